@@ -27,6 +27,7 @@
 //! | `bulk` | listing, changing and deleting jobs of a kind by filter |
 //! | [`listen`] | sockets, connections, limits, TLS, shutdown |
 //! | [`auth`] | access tokens |
+//! | `dashboard` | the web pages, which use only the HTTP API |
 //! | `cross_site` | protection against requests from web pages of other sites |
 //! | `instrumented` | the store wrapper that feeds `metrics`, `events` and `workers` |
 //! | `series`, `forecast` | what this node did in the last hour and day; what falls due next |
@@ -41,6 +42,7 @@ mod bulk;
 mod claim_queue;
 mod claims;
 mod cross_site;
+mod dashboard;
 mod events;
 mod extract;
 mod failure_log;

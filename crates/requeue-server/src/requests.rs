@@ -5,6 +5,7 @@
 
 use crate::app::App;
 use crate::auth::Access;
+use crate::dashboard;
 use crate::routes::{self, ACCESS_PATH};
 use axum::Router;
 use axum::body::Body;
@@ -41,7 +42,10 @@ impl From<Router> for Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(app: App, access: Access) -> Self {
-        let (router, paths) = routes::router(app.clone());
+        let (api, paths) = routes::router(app.clone());
+        let pages = dashboard::router(app.clone(), api.clone(), access.clone());
+        let router = api.merge(pages);
+        let paths = paths.into_iter().chain(dashboard::PATHS.map(str::to_owned));
         let mut templates = matchit::Router::new();
         for path in paths {
             let template = path.clone().into_boxed_str();
@@ -83,8 +87,12 @@ pub(crate) fn check_api(access: &Access, request: &mut Request) -> Option<Respon
 }
 
 impl Gate {
-    /// Returns the response to a request that is not allowed.
+    /// Returns the response to a request that is not allowed. The pages of the dashboard check the
+    /// token themselves, because browsers send it in a cookie.
     fn check(&self, request: &mut Request) -> Option<Response> {
+        if dashboard::is_page(request.uri().path()) {
+            return self.access.cross_site_rejection(request);
+        }
         check_api(&self.access, request)
     }
 

@@ -134,14 +134,12 @@ pub(crate) const ACCESS_PATH: &str = "/v1/access";
 /// Returns the router, and the paths of its routes.
 pub(crate) fn router(app: App) -> (Router, Vec<String>) {
     const OPENAPI: &str = "/v1/openapi.json";
-    const ABOUT: &str = "/";
     let (router, document) = documented_routes().split_for_parts();
-    let undocumented = [OPENAPI, ABOUT].map(str::to_owned);
+    let undocumented = [OPENAPI.to_owned()];
     let paths = document.paths.paths.keys().cloned().chain(undocumented).collect();
     let document = document::text(&document);
     let router = router
         .route(OPENAPI, get(move || service::document(document.clone())))
-        .route(ABOUT, get(service::about))
         .method_not_allowed_fallback(async || {
             ProblemResponse(Problem::new(
                 ProblemType::WrongMethod,

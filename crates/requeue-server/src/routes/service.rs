@@ -158,11 +158,6 @@ pub(super) async fn document(document: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], document).into_response()
 }
 
-pub(super) async fn about() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    format!("requeue {version}\n\nThe API is described at /v1/openapi.json.\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ mod bad_requests;
 mod bodies;
 mod claims;
 mod counts;
+mod dashboard;
 mod jobs;
 mod kinds;
 mod large_responses;

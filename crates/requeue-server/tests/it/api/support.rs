@@ -257,6 +257,21 @@ impl Client {
         Some(response)
     }
 
+    /// Reads the head of a response whose body is a stream.
+    pub(crate) fn head(&mut self) -> String {
+        let lines = std::iter::from_fn(|| self.line()).take_while(|line| !line.is_empty());
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Reads the next chunk of a stream; an empty text at its end.
+    pub(crate) fn chunk(&mut self) -> String {
+        let size = self.line().unwrap_or_else(|| "0".to_owned());
+        let mut chunk = vec![0; usize::from_str_radix(&size, 16).expect("a chunk has a size")];
+        self.0.read_exact(&mut chunk).expect("there is more of the chunk");
+        self.line();
+        String::from_utf8(chunk).expect("the stream is text")
+    }
+
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         match self.0.read_line(&mut line) {

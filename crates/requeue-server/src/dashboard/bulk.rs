@@ -1,0 +1,311 @@
+//! Actions on the selected jobs of a kind, or on all that match a filter.
+//!
+//! A call of the API changes up to 10,000 jobs. A request makes such calls for some seconds. If jobs are
+//! left, it responds with a page that says how far it came and sends the next request: so a person sees
+//! the progress of a change of millions, and can stop it.
+
+use super::actions::audit;
+use super::format::{count, jobs, text};
+use super::jobs_table::JobsFilter;
+use super::session::with_notice;
+use super::tables::hidden;
+use super::view::{Page, PageRequest, View, decoded_fields, see};
+use super::{Dashboard, layout, url};
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::Method;
+use axum::response::Response;
+use maud::{Markup, html};
+use requeue_http::wire::{
+    BulkChangeResult, ChangeDone, ChangeIds, EntryResult, JobFilter, Results,
+};
+use requeue_http::{Problem, ProblemType};
+use requeue_jobs::limits::MAX_BATCH;
+use serde::Deserialize;
+use std::time::{Duration, Instant};
+
+/// How long one request changes jobs.
+const SLICE: Duration = Duration::from_secs(3);
+
+/// What is done to the jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BulkAction {
+    RunNow,
+    Revive,
+    Cancel,
+}
+
+impl BulkAction {
+    fn read(text: &str) -> Result<Self, Problem> {
+        match text {
+            "run-now" => Ok(BulkAction::RunNow),
+            "revive" => Ok(BulkAction::Revive),
+            "cancel" => Ok(BulkAction::Cancel),
+            other => {
+                let detail = format!("{other:?} is not an action: run-now, revive or cancel");
+                Err(Problem::new(ProblemType::Invalid, detail).at("action"))
+            }
+        }
+    }
+
+    /// Returns the name in the API.
+    fn path(self) -> &'static str {
+        match self {
+            BulkAction::RunNow => "run-now",
+            BulkAction::Revive => "revive",
+            BulkAction::Cancel => "cancel",
+        }
+    }
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            BulkAction::RunNow => "Run now",
+            BulkAction::Revive => "Revive",
+            BulkAction::Cancel => "Cancel",
+        }
+    }
+
+    pub(super) fn explanation(self) -> &'static str {
+        match self {
+            BulkAction::RunNow => "They become due now, whatever their due time and backoff.",
+            BulkAction::Revive => "They become due now, with no attempts counted.",
+            BulkAction::Cancel => {
+                "They are removed; those that a worker holds, when their lease ends. It cannot be undone."
+            }
+        }
+    }
+
+    pub(super) fn removes(self) -> bool {
+        self == BulkAction::Cancel
+    }
+}
+
+/// An action, and the jobs to which it applies.
+#[derive(Debug, Clone)]
+pub(super) struct BulkForm {
+    pub(super) action: BulkAction,
+    pub(super) filter: JobsFilter,
+    scope: String,
+    pub(super) ids: Vec<String>,
+    /// How many jobs were changed, and not changed, by the requests before.
+    changed: u64,
+    failed: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct FormFields {
+    #[serde(flatten)]
+    filter: JobsFilter,
+    action: String,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    changed: String,
+    #[serde(default)]
+    failed: String,
+}
+
+impl BulkForm {
+    /// Reads a form. The field `id` may occur many times.
+    pub(super) fn read(body: &[u8]) -> Result<Self, Problem> {
+        let malformed = |error: &dyn std::fmt::Display| {
+            Problem::new(ProblemType::Malformed, format!("invalid form: {error}"))
+        };
+        let fields = decoded_fields(body)?;
+        let (ids, fields): (Vec<_>, Vec<_>) =
+            fields.into_iter().partition(|(name, _)| name == "id");
+        if ids.len() > MAX_BATCH {
+            let detail = format!("{} jobs are selected; the limit is {MAX_BATCH}", ids.len());
+            return Err(Problem::new(ProblemType::Invalid, detail).at("id"));
+        }
+        let fields = serde_urlencoded::to_string(fields).map_err(|error| malformed(&error))?;
+        let fields: FormFields =
+            serde_urlencoded::from_str(&fields).map_err(|error| malformed(&error))?;
+        let number = |text: &str| text.parse().unwrap_or(0);
+        Ok(BulkForm {
+            action: BulkAction::read(&fields.action)?,
+            filter: fields.filter,
+            scope: fields.scope,
+            ids: ids.into_iter().map(|(_, id)| id).collect(),
+            changed: number(&fields.changed),
+            failed: number(&fields.failed),
+        })
+    }
+
+    /// Returns whether all jobs that match are meant, and not the selected ones.
+    pub(super) fn is_all(&self) -> bool {
+        self.scope == "all"
+    }
+
+    /// Returns the fields of the form that sends this again.
+    pub(super) fn hidden_fields(&self) -> Markup {
+        let fields = self.fields();
+        let fields: Vec<(&str, &str)> =
+            fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        hidden(&fields)
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let filter = self.filter.parameters().into_iter();
+        let mut fields: Vec<_> = filter.map(|(name, value)| (name, value.to_owned())).collect();
+        fields.extend([
+            ("action", self.action.path().to_owned()),
+            ("scope", self.scope.clone()),
+            ("after", self.filter.after.clone()),
+            ("changed", self.changed.to_string()),
+            ("failed", self.failed.to_string()),
+        ]);
+        if !self.is_all() {
+            fields.extend(self.ids.iter().map(|id| ("id", id.clone())));
+        }
+        fields.retain(|(_, value)| !value.is_empty());
+        fields
+    }
+
+    fn job_filter(&self) -> Result<JobFilter, Problem> {
+        let conditions = self.filter.conditions();
+        let query = url::link("", &conditions);
+        let read = serde_urlencoded::from_str(query.trim_start_matches('?'));
+        read.map_err(|error| Problem::new(ProblemType::Invalid, format!("invalid filter: {error}")))
+    }
+
+    /// Returns the page to which a person wants to return.
+    fn page(&self) -> String {
+        url::link("kind", &[("kind", &self.filter.kind), ("state", &self.filter.state)])
+    }
+
+    fn what(&self) -> String {
+        match self.is_all() {
+            true => format!("all that match {}", url::link("kind", &self.filter.parameters())),
+            false => format!("{}/{{{}}}", self.filter.kind, self.ids.join(", ")),
+        }
+    }
+}
+
+pub(super) async fn run(
+    State(dashboard): State<Dashboard>,
+    request: PageRequest,
+    body: Bytes,
+) -> Response {
+    let view = match dashboard.view(&request).await {
+        Ok(view) => view,
+        Err(response) => return response,
+    };
+    let mut form = match BulkForm::read(&body) {
+        Ok(form) => form,
+        Err(problem) => return layout::problem(&view, &request, &problem),
+    };
+    let done = match form.is_all() {
+        true => change_all(&view, &mut form).await,
+        false => change_selected(&view, &mut form).await.map(|()| true),
+    };
+    let result = done.clone().map(|_| format!("{} changed, {} not", form.changed, form.failed));
+    audit(&view, form.action.path(), &form.what(), &result);
+    match done {
+        Err(problem) => layout::problem(&view, &request, &problem),
+        Ok(true) => with_notice(see(&form.page()), &notice(&form)),
+        Ok(false) => layout::page(&view, &request, &progress(&form)),
+    }
+}
+
+fn notice(form: &BulkForm) -> String {
+    let done = match (form.action, form.changed) {
+        (BulkAction::RunNow, 1) => "is due now",
+        (BulkAction::RunNow, _) => "are due now",
+        (BulkAction::Revive, 1) => "was revived",
+        (BulkAction::Revive, _) => "were revived",
+        (BulkAction::Cancel, 1) => "was cancelled",
+        (BulkAction::Cancel, _) => "were cancelled",
+    };
+    let failed = match form.failed {
+        0 => String::new(),
+        failed => format!(
+            " {} could not be changed, because they had changed in the meantime.",
+            jobs(failed)
+        ),
+    };
+    format!("{} {done}.{failed}", jobs(form.changed))
+}
+
+async fn change_selected(view: &View, form: &mut BulkForm) -> Result<(), Problem> {
+    let path = url::kind_api(&form.filter.kind, &format!("/{}", form.action.path()));
+    let body = ChangeIds { ids: Some(form.ids.clone()), ..ChangeIds::default() };
+    let results: Results<ChangeDone> = view.api.send_json(Method::POST, &path, &body).await?;
+    for result in results.results {
+        match result {
+            EntryResult::Done(_) => form.changed += 1,
+            EntryResult::Error { .. } => form.failed += 1,
+        }
+    }
+    Ok(())
+}
+
+/// Changes jobs for some seconds. Returns whether no more are left.
+async fn change_all(view: &View, form: &mut BulkForm) -> Result<bool, Problem> {
+    let path = url::kind_api(&form.filter.kind, &format!("/{}", form.action.path()));
+    let filter = form.job_filter()?;
+    let began = Instant::now();
+    loop {
+        let after = Some(form.filter.after.clone()).filter(|after| !after.is_empty());
+        let body = ChangeIds { all: Some(filter.clone()), after, ..ChangeIds::default() };
+        let result: BulkChangeResult = view.api.send_json(Method::POST, &path, &body).await?;
+        form.changed += result.changed;
+        form.failed += result.failed;
+        match result.cursor {
+            None => return Ok(true),
+            Some(cursor) => form.filter.after = cursor,
+        }
+        if began.elapsed() > SLICE {
+            return Ok(false);
+        }
+    }
+}
+
+fn progress(form: &BulkForm) -> Page {
+    let html = html! {
+        h1 { (form.action.title()) ": " (jobs(form.changed)) " so far" }
+        @if form.failed > 0 { p { (count(form.failed)) " could not be changed." } }
+        p .quiet { "Continues after the job " bdi { (text(&form.filter.after)) } "." }
+        form method="post" action="bulk" data-submit {
+            (form.hidden_fields())
+            div .actions {
+                button .primary type="submit" { "Continue" }
+                a .button href=(form.page()) { "Stop here" }
+            }
+        }
+    };
+    Page::new("./", "In progress").fixed("progress", html)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_survives_being_sent_again() {
+        let body = b"kind=mail&state=dead&error_group=order+*+not+found&action=revive&scope=all";
+        let form = BulkForm::read(body).unwrap();
+        assert!(form.is_all());
+        let fields = form.fields().into_iter().map(|(name, value)| (name, url::encode(&value)));
+        let again = serde_urlencoded::to_string(fields.collect::<Vec<_>>()).unwrap();
+        let again = BulkForm::read(again.as_bytes()).unwrap();
+        assert_eq!(again.filter.error_group, "order * not found");
+        assert_eq!(again.action, BulkAction::Revive);
+        let filter = again.job_filter().unwrap();
+        assert_eq!(filter.error_group.as_deref(), Some("order * not found"));
+    }
+
+    #[test]
+    fn ids_may_be_anything_and_are_limited() {
+        let ids = ["a&b", "<script>", "100 %", "line\nbreak\r\n\0"];
+        let fields = ids.map(|id| ("id", url::encode(id)));
+        let fields =
+            [("kind", "mail".into()), ("action", "cancel".into())].into_iter().chain(fields);
+        let body = serde_urlencoded::to_string(fields.collect::<Vec<_>>()).unwrap();
+        assert_eq!(BulkForm::read(body.as_bytes()).unwrap().ids, ids);
+        let many = format!("kind=mail&action=cancel{}", "&id=a".repeat(MAX_BATCH + 1));
+        assert_eq!(BulkForm::read(many.as_bytes()).unwrap_err().field.as_deref(), Some("id"));
+        let wrong = BulkForm::read(b"kind=mail&action=explode").unwrap_err();
+        assert_eq!(wrong.field.as_deref(), Some("action"));
+    }
+}

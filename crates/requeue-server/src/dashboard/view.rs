@@ -1,0 +1,274 @@
+//! One request for a page: who asks, when, and through which API.
+
+use super::api::Client;
+use super::layout;
+use super::live;
+use super::session::{Session, login_redirect};
+use super::{Dashboard, url};
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::Markup;
+use requeue_http::wire::AccessJson;
+use requeue_http::{Problem, ProblemType};
+use requeue_jobs::Timestamp;
+use serde::de::DeserializeOwned;
+use std::convert::Infallible;
+
+/// What a page needs to be rendered.
+#[derive(Clone)]
+pub(super) struct View {
+    pub(super) api: Client,
+    pub(super) access: AccessJson,
+    pub(super) now: Timestamp,
+    /// Whether only the parts are needed that change: for the live stream.
+    pub(super) live: bool,
+    /// A message about the last action.
+    pub(super) notice: Option<String>,
+}
+
+impl View {
+    /// Returns whether the token permits actions.
+    pub(super) fn can_act(&self) -> bool {
+        self.access.access == "full"
+    }
+}
+
+/// A rendered page.
+pub(super) struct Page {
+    pub(super) title: String,
+    /// The path in the navigation to which the page belongs.
+    pub(super) tab: &'static str,
+    pub(super) parts: Vec<Part>,
+}
+
+/// A part of a page. A live part is rendered again and again, as long as the page is open.
+pub(super) struct Part {
+    pub(super) id: &'static str,
+    pub(super) live: bool,
+    pub(super) html: Markup,
+}
+
+impl Page {
+    pub(super) fn new(tab: &'static str, title: impl Into<String>) -> Self {
+        Page { title: title.into(), tab, parts: Vec::new() }
+    }
+
+    /// Adds a part that does not change while the page is open.
+    pub(super) fn fixed(mut self, id: &'static str, html: Markup) -> Self {
+        self.parts.push(Part { id, live: false, html });
+        self
+    }
+
+    /// Adds a part that is updated while the page is open.
+    pub(super) fn live(mut self, id: &'static str, html: Markup) -> Self {
+        self.parts.push(Part { id, live: true, html });
+        self
+    }
+}
+
+/// Who requests a page, and how.
+pub(super) struct PageRequest {
+    pub(super) session: Session,
+    pub(super) uri: Uri,
+    /// Whether a form was sent.
+    pub(super) is_form: bool,
+    headers: HeaderMap,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PageRequest {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(PageRequest {
+            session: Session::of(&parts.headers),
+            uri: parts.uri.clone(),
+            is_form: parts.method == Method::POST,
+            headers: parts.headers.clone(),
+        })
+    }
+}
+
+/// The parameters of a page. What is missing or invalid is explained by a page.
+pub(super) struct PageQuery<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for PageQuery<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        let query = parts.uri.query().unwrap_or_default();
+        serde_urlencoded::from_str(query).map(PageQuery).map_err(|error| {
+            layout::failed(&Problem::new(
+                ProblemType::Malformed,
+                format!("invalid address: {error}"),
+            ))
+        })
+    }
+}
+
+/// A form that a person has filled in.
+pub(super) struct PageForm<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for PageForm<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let form = form_bytes(request, state).await?;
+        serde_urlencoded::from_bytes(&form).map(PageForm).map_err(|error| malformed_form(&error))
+    }
+}
+
+/// A form of hidden fields, whose values are percent-encoded.
+pub(super) struct ActionForm<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ActionForm<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let form = form_bytes(request, state).await?;
+        let read = |fields: Vec<(String, String)>| {
+            let fields = serde_urlencoded::to_string(fields).unwrap_or_default();
+            serde_urlencoded::from_str(&fields)
+                .map(ActionForm)
+                .map_err(|error| malformed_form(&error))
+        };
+        decoded_fields(&form).map_err(|problem| layout::failed(&problem)).and_then(read)
+    }
+}
+
+/// Returns the fields of a form whose values are percent-encoded.
+pub(super) fn decoded_fields(form: &[u8]) -> Result<Vec<(String, String)>, Problem> {
+    let fields: Vec<(String, String)> = serde_urlencoded::from_bytes(form)
+        .map_err(|error| Problem::new(ProblemType::Malformed, format!("invalid form: {error}")))?;
+    let decode = |(name, value): (String, String)| match url::decode(&value) {
+        Some(value) => Ok((name, value)),
+        None => {
+            let detail = format!("invalid form: the field {name} is not UTF-8");
+            Err(Problem::new(ProblemType::Malformed, detail))
+        }
+    };
+    fields.into_iter().map(decode).collect()
+}
+
+async fn form_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Response> {
+    let bytes = Bytes::from_request(request, state).await;
+    bytes.map_err(|error| malformed_form(&error.body_text()))
+}
+
+fn malformed_form(error: &dyn std::fmt::Display) -> Response {
+    layout::failed(&Problem::new(ProblemType::Malformed, format!("invalid form: {error}")))
+}
+
+impl PageRequest {
+    /// Returns whether the live stream of the page is requested.
+    pub(super) fn wants_stream(&self) -> bool {
+        let accept = self.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        accept.is_some_and(|accept| accept.starts_with("text/event-stream"))
+    }
+
+    /// Returns the page, relative to the directory of the dashboard, such as `kind?kind=mail`.
+    pub(super) fn here(&self) -> String {
+        let path = self.uri.path().trim_start_matches('/');
+        match self.uri.query() {
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        }
+    }
+
+    /// Returns the page from which a form was sent, or this page.
+    pub(super) fn back(&self) -> String {
+        let referer = self.header("referer").unwrap_or_default();
+        let last = referer.rsplit_once('/').map_or("", |(_, last)| last);
+        if last.is_empty() { self.here() } else { own_page(last) }
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+impl Dashboard {
+    /// Returns a view for this request, or the response to a request without a valid token.
+    pub(super) async fn view(&self, request: &PageRequest) -> Result<View, Response> {
+        let api = self.api.client(request.session.token.clone());
+        match api.get::<AccessJson>("/v1/access").await {
+            Ok(access) => Ok(View {
+                api,
+                access,
+                now: self.app.reading().now,
+                live: false,
+                notice: request.session.notice.clone(),
+            }),
+            Err(problem) if problem.problem_type() != ProblemType::Unauthorized => {
+                Err(layout::failed(&problem))
+            }
+            Err(_) if request.wants_stream() => Err(live::login_required()),
+            Err(_) => Err(login_redirect(request)),
+        }
+    }
+
+    /// Responds with a page, or with the stream of its changes.
+    pub(super) async fn respond<F, R>(&self, request: PageRequest, render: R) -> Response
+    where
+        R: Fn(View) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Page, Problem>> + Send + 'static,
+    {
+        let view = match self.view(&request).await {
+            Ok(view) => view,
+            Err(response) => return response,
+        };
+        if request.wants_stream() {
+            return live::stream(self.clone(), view, render);
+        }
+        let shown = view.clone();
+        match render(view).await {
+            Ok(page) => layout::page(&shown, &request, &page),
+            Err(problem) => layout::problem(&shown, &request, &problem),
+        }
+    }
+}
+
+/// A form was handled: the browser loads a page next.
+pub(super) fn see(page: &str) -> Response {
+    // Relative, because a proxy may have removed a part of the path.
+    let page = if page.is_empty() { "./" } else { page };
+    Redirect::to(page).into_response()
+}
+
+/// Returns the status of a problem.
+pub(super) fn status(problem: &Problem) -> StatusCode {
+    StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Returns `page` if it is a page of the dashboard, and otherwise the overview, so that a link to the
+/// login cannot lead to another site.
+pub(super) fn own_page(page: &str) -> String {
+    let path = page.split(['?', '#']).next().unwrap_or_default();
+    let is_own =
+        super::is_page(&format!("/{path}")) && page.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_own { page.to_owned() } else { url::link("", &[]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_of_the_dashboard_are_redirect_targets() {
+        for page in ["", "kind?kind=mail&state=dead", "dead", "job?kind=a&id=https%3A%2F%2Fx"] {
+            assert_eq!(own_page(page), page);
+        }
+        for page in [
+            "//evil.example",
+            "/\\evil",
+            "https://evil.example",
+            "javascript:alert(1)",
+            "v1/kinds",
+            "kind\r\n",
+        ] {
+            assert_eq!(own_page(page), "", "{page}");
+        }
+    }
+}
