@@ -15,7 +15,6 @@ mod horizon;
 mod live;
 mod state;
 mod terminal;
-mod wire;
 
 use crate::error::{CliError, Result};
 use crate::events::is_temporary;

@@ -1,8 +1,8 @@
 //! The columns of the table of kinds: their text, their order when sorted, and which of them fit.
 
 use super::data::KindRow;
-use super::wire::Recent;
 use crate::times;
+use requeue_http::wire::RecentJson;
 use requeue_jobs::Timestamp;
 use requeue_jobs::limits::READY_COUNT_CAP;
 use std::cmp::Ordering;
@@ -92,7 +92,7 @@ impl Column {
         let (view, counts) = (&row.view, row.view.counts);
         let recent = row.series.as_ref().map(|series| &series.recent);
         let unknown = || UNKNOWN.to_owned();
-        let per_second = |count: fn(&Recent) -> u64| {
+        let per_second = |count: fn(&RecentJson) -> u64| {
             let rate = recent.and_then(|recent| per_second(recent, count(recent)));
             rate.map_or_else(unknown, show_rate)
         };
@@ -139,8 +139,9 @@ impl Column {
     fn value(self, row: &KindRow) -> Option<f64> {
         let counts = row.view.counts;
         let recent = row.series.as_ref().map(|series| &series.recent);
-        let per_second =
-            |count: fn(&Recent) -> u64| recent.and_then(|recent| per_second(recent, count(recent)));
+        let per_second = |count: fn(&RecentJson) -> u64| {
+            recent.and_then(|recent| per_second(recent, count(recent)))
+        };
         match self {
             Kind | Flags => None,
             Pending => Some(counts.pending as f64),
@@ -193,7 +194,7 @@ pub(crate) fn layout(rows: &[&KindRow], width: usize) -> Vec<(Column, usize)> {
     columns
 }
 
-fn per_second(recent: &Recent, count: u64) -> Option<f64> {
+fn per_second(recent: &RecentJson, count: u64) -> Option<f64> {
     (recent.seconds > 0).then(|| count as f64 / recent.seconds as f64)
 }
 
@@ -250,8 +251,8 @@ pub(crate) fn eighths(count: u64, max: u64, rows: usize) -> usize {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::wire::Series;
     use super::*;
+    use requeue_http::wire::SeriesJson;
     use requeue_jobs::KindView;
 
     /// A kind with a series, if `acked` is given.
@@ -259,8 +260,9 @@ pub(crate) mod tests {
         let mut view = KindView::new(requeue_jobs::Kind::new(name).expect("a kind"));
         view.counts.ready = ready;
         view.counts.pending = ready + 1;
-        let recent = |acked| Recent { seconds: 60, acked, ..Recent::default() };
-        let series = acked.map(|acked| Series { recent: recent(acked), ..Series::default() });
+        let recent = |acked| RecentJson { seconds: 60, acked, ..RecentJson::default() };
+        let series =
+            acked.map(|acked| SeriesJson { recent: recent(acked), ..SeriesJson::default() });
         KindRow { view, series }
     }
 

@@ -4,7 +4,6 @@
 //! empty. Without a server, a store provides the counts and the histogram.
 
 use super::horizon::Horizon;
-use super::wire::{Series, SeriesList, ServerStats, UpcomingList};
 use crate::error::{CliError, Result};
 use crate::output::escape;
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation};
@@ -12,6 +11,7 @@ use crate::times;
 use crate::workers::{self, Worker};
 use requeue_http::HttpStore;
 use requeue_http::client::{CallError, path};
+use requeue_http::wire::{Forecast, SeriesJson, SeriesList, StatsJson};
 use requeue_jobs::{Kind, KindView, Spans, Store, StoreError, Timestamp};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct Snapshot {
     /// Ordered by name.
     pub(crate) kinds: Vec<KindRow>,
     /// `None` without a server.
-    pub(crate) stats: Option<ServerStats>,
+    pub(crate) stats: Option<StatsJson>,
     /// `None` if they are not wanted, or without a server.
     pub(crate) workers: Option<Vec<Worker>>,
     /// `None` if the server cannot count them.
@@ -41,7 +41,7 @@ pub(crate) struct Snapshot {
 pub(crate) struct KindRow {
     pub(crate) view: KindView,
     /// `None` if it is unknown.
-    pub(crate) series: Option<Series>,
+    pub(crate) series: Option<SeriesJson>,
 }
 
 /// The jobs that become due.
@@ -106,7 +106,7 @@ impl Source {
             if wanted.horizon.is_some() { get(server, "/v1/upcoming").await } else { Ok(None) }
         };
         let series = async { get::<SeriesList>(server, &series_path(&wanted.kinds)).await };
-        let stats = async { get::<ServerStats>(server, "/v1/stats").await };
+        let stats = async { get::<StatsJson>(server, "/v1/stats").await };
         let kinds = async { self.store.kinds().await.map_err(CliError::from) };
         let called = async { tokio::try_join!(stats, series, upcoming, workers) };
         let called = async { called.await.map_err(CliError::from) };
@@ -197,22 +197,22 @@ pub(crate) fn kinds_of_series(all: usize, shown: Vec<String>) -> Vec<String> {
     if all <= MAX_ALL_SERIES { Vec::new() } else { shown }
 }
 
-fn with_series(kinds: Vec<KindView>, series: Vec<Series>) -> Vec<KindRow> {
-    let mut series: std::collections::HashMap<String, Series> =
-        series.into_iter().map(|series| (series.kind.clone(), series)).collect();
+fn with_series(kinds: Vec<KindView>, series: Vec<SeriesJson>) -> Vec<KindRow> {
+    let mut series: std::collections::HashMap<String, SeriesJson> =
+        series.into_iter().filter_map(|series| Some((series.kind.clone()?, series))).collect();
     let row = |view: KindView| KindRow { series: series.remove(view.kind.as_str()), view };
     kinds.into_iter().map(row).collect()
 }
 
 /// The histograms of a server. Horizons that this version does not know are left out.
-fn due(list: UpcomingList) -> DueHistograms {
-    let known = |counts: super::wire::HorizonCounts| {
+fn due(list: Forecast) -> DueHistograms {
+    let known = |counts: requeue_http::wire::Horizon| {
         let horizon = Horizon::ALL.into_iter().find(|horizon| horizon.name() == counts.name)?;
         Some((horizon, counts.counts))
     };
     DueHistograms {
         horizons: list.horizons.into_iter().filter_map(known).collect(),
-        later: list.later,
+        later: Some(list.later),
     }
 }
 
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn responses_with_missing_and_unknown_fields_are_read() {
-        let list: UpcomingList = serde_json::from_value(serde_json::json!({
+        let list: Forecast = serde_json::from_value(serde_json::json!({
             "counted_at": "2026-12-01T08:00:00.000Z", "ready": 3, "later": 9,
             "horizons": [
                 {"name": "minute", "span": "1s", "counts": [1, 2]},

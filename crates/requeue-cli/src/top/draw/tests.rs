@@ -6,12 +6,12 @@ use crate::top::data::{DueHistograms, KindRow, Snapshot};
 use crate::top::horizon::Horizon;
 use crate::top::state::State;
 use crate::top::state::tests::{press, state};
-use crate::top::wire::{NodeProblem, Recent, Series, ServerStats};
 use crate::workers::Worker;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::style::Color;
+use requeue_http::wire::{NodeProblemJson, RecentJson, SeriesJson, StatsJson};
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
@@ -38,33 +38,36 @@ fn full_row() -> KindRow {
     row.view.counts.dead = 3;
     row.view.paused = true;
     row.view.oldest_ready = Some(Timestamp::from_millis(NOW.as_millis() - 125_000));
-    row.series = Some(Series {
-        kind: "order.close".to_owned(),
+    row.series = Some(SeriesJson {
+        kind: Some("order.close".to_owned()),
         acked: (0..60).collect(),
-        recent: Recent {
+        recent: RecentJson {
             seconds: 60,
             put: 600,
             acked: 90,
             failed: 3,
             lateness_p50_ms: Some(12),
             lateness_p99_ms: Some(3_400),
+            ..RecentJson::default()
         },
+        ..SeriesJson::default()
     });
     row
 }
 
 fn full_state() -> State {
     let mut state = state(0);
-    let problem = NodeProblem {
+    let problem = NodeProblemJson {
         name: "disk_full".to_owned(),
         detail: Some("no space left on /data".to_owned()),
         since: String::new(),
     };
-    let stats = ServerStats {
+    let stats = StatsJson {
         version: "0.1.0".to_owned(),
         uptime_seconds: 7260,
         waiting_claims: 4,
         problems: vec![problem],
+        ..StatsJson::default()
     };
     let worker = |name: &str, held| Worker { name: name.to_owned(), held, ..Worker::default() };
     let mut counts = vec![0; 60];
