@@ -30,7 +30,7 @@ use system::{Programs, System};
 use workloads::{clients, http, redis};
 
 const USAGE: &str = "usage:
-  requeue-bench run --suite core|wheel|jobs|disk|redis|http|push|clients --out FILE [--quick]
+  requeue-bench run --suite core|wheel|jobs|disk|redis|http|push|dashboard|clients --out FILE [--quick]
                     [--machine NAME] [--commit ID] [--profile NAME] [--scratch DIR]
                     [--go PROGRAM] [--kube PROGRAM] [--java CLASSES] [--beanstalkd]
                     [--requeue PROGRAM] [--faktory PROGRAM]
@@ -229,7 +229,7 @@ fn run(args: &[&str]) -> Result<(), String> {
         (false, "wheel") => Plan { rounds: 3, ..Plan::NORMAL },
         (false, "disk") => Plan::DISK,
         (false, "redis" | "clients") => Plan::REDIS,
-        (false, "http" | "push") => Plan::HTTP,
+        (false, "http" | "push" | "dashboard") => Plan::HTTP,
         (false, _) => Plan::NORMAL,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -112,6 +112,11 @@ const PUSH: &[(&str, &[System], bool)] = &[
     ("push-10k", ALONE, true),
 ];
 
+/// Columns as in `DISK`. Other dashboards run in other languages and on other stores: the figures are
+/// compared with each other.
+const DASHBOARD: &[(&str, &[System], bool)] =
+    &[("dashboard-1k", ALONE, false), ("dashboard-1m", ALONE, false)];
+
 /// Columns as in `DISK`. The name is that of a language, with the number of concurrent handlers.
 const CLIENTS: &[(&str, &[System], bool)] = &[
     ("python-10", &[Requeue, RequeueThreads, RequeueOnDisk, Rq, Celery, Dramatiq], false),
@@ -138,6 +143,7 @@ pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
         "redis" => Some(each(ON_REDIS)),
         "http" => Some(http(quick)),
         "push" => Some(each(PUSH)),
+        "dashboard" => Some(each(DASHBOARD)),
         "clients" => Some(each(CLIENTS)),
         _ => None,
     }
@@ -229,7 +235,9 @@ mod tests {
 
     #[test]
     fn quick_suites_are_part_of_the_whole_ones() {
-        for suite in ["core", "wheel", "jobs", "disk", "redis", "http", "push", "clients"] {
+        for suite in
+            ["core", "wheel", "jobs", "disk", "redis", "http", "push", "dashboard", "clients"]
+        {
             let names = |quick| -> Vec<String> {
                 let workloads = workloads(suite, quick).expect("there is such a suite");
                 workloads.into_iter().map(|workload| workload.name).collect()
@@ -241,7 +249,9 @@ mod tests {
 
     #[test]
     fn each_workload_begins_with_ours() {
-        for suite in ["core", "wheel", "jobs", "disk", "redis", "http", "push", "clients"] {
+        for suite in
+            ["core", "wheel", "jobs", "disk", "redis", "http", "push", "dashboard", "clients"]
+        {
             let workloads = workloads(suite, false).expect("there is such a suite");
             assert!(workloads.iter().all(|workload| workload.systems[0].is_ours()));
         }

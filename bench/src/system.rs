@@ -218,7 +218,7 @@ impl Programs {
             command.args(self.clients.as_deref());
             return Ok(command);
         }
-        if suite == "http" || suite == "push" {
+        if matches!(suite, "http" | "push" | "dashboard") {
             let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
             command.args(["http", system.name(), workload, &seconds.to_string()]);
             let program = match system {

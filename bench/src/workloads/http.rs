@@ -1,6 +1,7 @@
 //! Jobs over HTTP: the service on disk, compared with its store without HTTP, beanstalkd and Faktory.
 
 mod beanstalkd;
+mod dashboard;
 mod faktory;
 mod in_process;
 mod job;
@@ -39,6 +40,9 @@ pub(crate) fn measure(
     rustix::fs::sync();
     if workload.starts_with("push") || workload == "schedules" {
         return push::measure(workload, budget, &place, program?);
+    }
+    if workload.starts_with("dashboard-") {
+        return dashboard::measure(workload, budget, &start(system, &place, program)?);
     }
     if workload == "waiting-10k" {
         return wait(system, budget, &place, program);
