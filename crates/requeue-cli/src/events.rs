@@ -145,7 +145,7 @@ pub(crate) fn line(event: &EventJson) -> String {
     format!("{time}  {}", untimed_line(event))
 }
 
-/// Like [`line`], with the time of day only.
+/// Like [`line()`], with the time of day only.
 pub(crate) fn short_line(event: &EventJson) -> String {
     let at = times::exact(&event.at);
     let time = at.and_then(|at| times::in_local_zone(at, "%H:%M:%S"));

@@ -27,6 +27,9 @@ use std::time::{Duration, Instant};
 /// How long one request changes jobs.
 const SLICE: Duration = Duration::from_secs(3);
 
+/// How many ids the log names.
+const MAX_LOGGED: usize = 20;
+
 /// What is done to the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BulkAction {
@@ -177,7 +180,12 @@ impl BulkForm {
     fn what(&self) -> String {
         match self.is_all() {
             true => format!("all that match {}", url::link("kind", &self.filter.parameters())),
-            false => format!("{}/{{{}}}", self.filter.kind, self.ids.join(", ")),
+            false => {
+                let ids = self.ids.iter().take(MAX_LOGGED).map(String::as_str);
+                let more = self.ids.len().saturating_sub(MAX_LOGGED);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("{}/{{{}}}{more}", self.filter.kind, ids.collect::<Vec<_>>().join(", "))
+            }
         }
     }
 }
@@ -293,6 +301,13 @@ mod tests {
         assert_eq!(again.action, BulkAction::Revive);
         let filter = again.job_filter().unwrap();
         assert_eq!(filter.error_group.as_deref(), Some("order * not found"));
+    }
+
+    #[test]
+    fn the_log_names_some_of_many_jobs() {
+        let body = format!("kind=mail&action=cancel{}", "&id=a".repeat(500));
+        let what = BulkForm::read(body.as_bytes()).unwrap().what();
+        assert!(what.ends_with("a, a} and 480 more") && what.len() < 100, "{what}");
     }
 
     #[test]

@@ -212,20 +212,20 @@ fn list(view: &View, filter: &JobsFilter, state: Option<StateJson>, page: &JobPa
         };
     }
     let table = html! {
-            div .scroll tabindex="0" role="region" aria-labelledby="jobs-heading" {
-                table {
-                    thead { tr {
-                        @if view.can_act() {
-                            th scope="col" .check { input type="checkbox" data-select-all aria-label="Select all jobs on this page" hidden; }
-                        }
-                        th scope="col" { "Id" }
-                        @for (title, is_number) in columns(state) { th scope="col" .number[*is_number] { (title) } }
-                    } }
-                    tbody {
-                        @for job in &page.jobs { (row(view, state, job)) }
+        div .scroll tabindex="0" role="region" aria-labelledby="jobs-heading" {
+            table {
+                thead { tr {
+                    @if view.can_act() {
+                        th scope="col" .check { input type="checkbox" data-select-all aria-label="Select all jobs on this page" hidden; }
                     }
+                    th scope="col" { "Id" }
+                    @for (title, is_number) in columns(state) { th scope="col" .number[*is_number] { (title) } }
+                } }
+                tbody {
+                    @for job in &page.jobs { (row(view, state, job)) }
                 }
             }
+        }
     };
     html! {
         @if view.can_act() {
