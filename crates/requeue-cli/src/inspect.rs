@@ -64,9 +64,9 @@ impl From<StateName> for JobState {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Jobs are listed in the order of their ids. With --order, waiting and ready jobs are
-listed by their due time, leased jobs by the end of the lease, dead jobs by the time
-of death, and done jobs by the time when they were done.
+Jobs are listed in the order of their ids. With --order, waiting and ready
+jobs are listed by their due time, leased jobs by the end of the lease, dead
+jobs by the time of death, and done jobs by the time when they were done.
 
 Examples:
   requeue ls mail --state dead

@@ -38,7 +38,8 @@ struct MissedCount {
 
 /// A stream of events, created by [`HttpStore::events`]. Dropping it closes its connection.
 pub struct EventStream {
-    url: String,
+    /// Keeps the thread that reads the stream, also if the caller drops its store.
+    store: HttpStore,
     download: Download,
     /// The chunk that is being parsed, and how much of it was.
     chunk: (Bytes, usize),
@@ -73,7 +74,7 @@ impl HttpStore {
         call.accept = "text/event-stream";
         let download = self.stream(call, MAX_SILENCE).await?;
         let (chunk, parser) = ((Bytes::new(), 0), EventParser::default());
-        Ok(EventStream { url: self.url().to_owned(), download, chunk, parser })
+        Ok(EventStream { store: self.clone(), download, chunk, parser })
     }
 }
 
@@ -113,12 +114,12 @@ impl EventStream {
     }
 
     fn invalid(&self, error: &dyn std::error::Error) -> CallError {
-        CallError::Unknown { reason: format!("invalid response of {}: {error}", self.url) }
+        CallError::Unknown { reason: format!("invalid response of {}: {error}", self.store.url()) }
     }
 }
 
 impl fmt::Debug for EventStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventStream").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("EventStream").field("url", &self.store.url()).finish_non_exhaustive()
     }
 }

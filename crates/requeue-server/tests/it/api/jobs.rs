@@ -140,6 +140,7 @@ fn a_put_on_a_leased_job_is_its_successor() {
         json!({
             "worker": "me", "claimed_at": "2026-12-01T08:00:00.000Z",
             "ends_at": "2026-12-01T08:01:00.000Z", "cancelled": false,
+            "fence": claimed["jobs"][0]["fence"],
         })
     );
     assert_eq!(
