@@ -92,6 +92,8 @@ export interface WireSettled {
 }
 
 export interface WireJob extends WireContent {
+  /** The length of a body that a list left out, because of its `body_limit`. */
+  body_bytes?: number | null;
   kind: string;
   id: string;
   state: "waiting" | "ready" | "leased" | "dead" | "done";
@@ -101,7 +103,7 @@ export interface WireJob extends WireContent {
   generation: number;
   attempts: number;
   failures?: { worker: string; started_at: string; ended_at: string; error?: string | null }[];
-  lease?: { worker: string; claimed_at: string; ends_at: string; cancelled?: boolean } | null;
+  lease?: { worker: string; claimed_at: string; ends_at: string; cancelled?: boolean; fence?: number } | null;
   next?: WireSuccessor | null;
   deaths?: number;
   died_at?: string | null;
