@@ -24,7 +24,7 @@ pub(super) const CLEANUP: &str = "cleanup";
 pub(super) const CRM_SYNC: &str = "crm.sync";
 /// Delivered by webhook, to a target that cannot be reached.
 pub(super) const PARTNER_NOTIFY: &str = "partner.notify";
-/// Paused.
+/// A kind that is paused, with a few jobs that nobody works on.
 pub(super) const NEWSLETTER_SEND: &str = "newsletter.send";
 
 const MINUTE: Duration = Duration::from_secs(60);
