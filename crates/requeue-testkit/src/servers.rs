@@ -1,36 +1,31 @@
-//! Real Redis servers for tests: each on private ports of 127.0.0.1, in a temporary folder.
+//! Real Redis and Postgres servers for tests: each on private ports of 127.0.0.1, in a temporary
+//! folder. With `TMPDIR=/dev/shm`, Postgres servers start faster.
 //!
 //! No server outlives its test or the process of the test, even if that is killed: a shell between
 //! the two kills the server when its standard input is closed.
 
 mod certificates;
 mod cluster;
+mod postgres;
+mod process;
 mod sentinels;
+mod unprivileged;
 
 pub use cluster::RedisCluster;
+pub use postgres::{PgBouncer, PostgresServer, PostgresTls, PostgresVersion, Replication};
 pub use sentinels::Sentinels;
 
 use crate::random::Random;
+use process::{Process, folder};
+use std::ffi::OsString;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Prints the process id of the server, waits for the end of its input, then kills the server and
-/// removes its folder.
-const KEEPER: &str = r#"
-exec 2>/dev/null
-"$@" >>log 2>&1 & pid=$!
-echo $pid
-cat >/dev/null
-kill -9 $pid
-wait $pid
-"#;
 
 /// How long a server may take to respond. Only a broken server takes this long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,15 +51,7 @@ pub struct RedisServer {
     ports: Vec<(&'static str, u16)>,
     environment: Vec<(String, String)>,
     /// Invariant: `None` after it was killed.
-    keeper: Option<Keeper>,
-}
-
-/// The shell between the test and the server.
-#[derive(Debug)]
-struct Keeper {
-    shell: Child,
-    /// The process id of the server.
-    pid: u32,
+    process: Option<Process>,
 }
 
 impl RedisServer {
@@ -80,12 +67,12 @@ impl RedisServer {
     /// Starts a server with these arguments.
     pub fn with(arguments: &[&str]) -> Self {
         let arguments = [&["--save", ""], arguments].concat();
-        Self::in_folder(folder(), &arguments, &[], Vec::new())
+        Self::in_folder(folder("redis"), &arguments, &[], Vec::new())
     }
 
     /// Starts a server whose clock can be [set](Self::set_clock).
     pub fn with_clock(arguments: &[&str]) -> Self {
-        let (dir, arguments) = (folder(), [&["--save", ""], arguments].concat());
+        let (dir, arguments) = (folder("redis"), [&["--save", ""], arguments].concat());
         let file = dir.join("clock");
         fs::write(&file, "+0").expect("files can be written");
         let environment = another_time(&file);
@@ -95,7 +82,7 @@ impl RedisServer {
     /// Starts a server that also accepts TLS. Its folder contains the certificates: `ca.crt`, and
     /// `client.crt` with `client.key`, which it requires.
     pub fn with_tls(arguments: &[&str]) -> Self {
-        let dir = folder();
+        let dir = folder("redis");
         certificates::make(&dir);
         let files = ["--tls-cert-file", "server.crt", "--tls-key-file", "server.key"];
         let trusts = ["--tls-ca-cert-file", "ca.crt", "--save", ""];
@@ -112,7 +99,7 @@ impl RedisServer {
     ) -> Self {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let ports = ports.iter().map(|&name| (name, 0)).collect();
-        let mut server = RedisServer { port: 0, dir, arguments, ports, environment, keeper: None };
+        let mut server = RedisServer { port: 0, dir, arguments, ports, environment, process: None };
         // Another process may take a port in between.
         for _ in 0..20 {
             server.port = free_port();
@@ -153,7 +140,7 @@ impl RedisServer {
 
     /// Returns its process id.
     pub fn pid(&self) -> u32 {
-        self.keeper.as_ref().expect("the server runs").pid
+        self.running().pid()
     }
 
     /// Returns the contents of its log.
@@ -163,10 +150,7 @@ impl RedisServer {
 
     /// Kills it like `kill -9`. It can be [started again](Self::start_again).
     pub fn kill(&mut self) {
-        if let Some(mut keeper) = self.keeper.take() {
-            drop(keeper.shell.stdin.take());
-            keeper.shell.wait().expect("the shell ends");
-        }
+        self.process = None;
     }
 
     /// Starts it again: in the same folder, on the same port.
@@ -181,12 +165,12 @@ impl RedisServer {
 
     /// Suspends it without closing connections: for its clients it hangs.
     pub fn freeze(&self) {
-        signal("-STOP", self.pid());
+        self.running().freeze();
     }
 
     /// Resumes it.
     pub fn thaw(&self) {
-        signal("-CONT", self.pid());
+        self.running().thaw();
     }
 
     /// Sets its clock, if it was started [with a clock](Self::with_clock), to this many seconds before
@@ -204,41 +188,23 @@ impl RedisServer {
         cli(&[&["-p", &port], arguments].concat())
     }
 
+    fn running(&self) -> &Process {
+        self.process.as_ref().expect("the server runs")
+    }
+
     /// Starts the process, and returns whether the server responds. If not, its port may be in use.
     fn try_start(&mut self) -> bool {
         let port = self.port.to_string();
-        let mut shell = Command::new("sh")
-            .args(["-c", KEEPER, "sh", "redis-server"])
-            .args(&self.arguments)
-            .args(["--port", &port, "--bind", "127.0.0.1", "--dir"])
-            .arg(&self.dir)
-            .args(self.ports.iter().flat_map(|(name, port)| [name.to_string(), port.to_string()]))
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(&self.dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("there is a shell");
-        let mut line = String::new();
-        let output = shell.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut line).expect("the shell prints the process id");
-        let pid = line.trim().parse().expect("it is a number");
-        self.keeper = Some(Keeper { shell, pid });
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if responds(self.port, pid) {
-                return true;
-            }
-            if is_over(pid) {
-                break;
-            }
-            thread::sleep(LOOK);
-        }
-        self.kill();
-        let log = self.log();
-        assert!(!log.contains("not found"), "no redis-server: run scripts/test, which installs it");
-        assert!(log.contains("Address already in use"), "redis-server does not start: {log}");
-        false
+        let own = ["--port", &port, "--bind", "127.0.0.1", "--dir", "."].map(str::to_owned);
+        let ports = self.ports.iter().flat_map(|(name, port)| [name.to_string(), port.to_string()]);
+        let arguments = self.arguments.iter().cloned().chain(own).chain(ports);
+        let command: Vec<_> = [OsString::from("redis-server")]
+            .into_iter()
+            .chain(arguments.map(OsString::from))
+            .collect();
+        let is_ready = |process: &Process| responds(self.port, process);
+        self.process = Process::start(&self.dir, &command, &self.environment, is_ready);
+        self.process.is_some()
     }
 }
 
@@ -247,17 +213,6 @@ impl Drop for RedisServer {
         self.kill();
         drop(fs::remove_dir_all(&self.dir));
     }
-}
-
-/// Creates an empty private folder.
-fn folder() -> PathBuf {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("requeue-redis-{}-{number}", std::process::id());
-    let dir = std::env::temp_dir().join(name);
-    drop(fs::remove_dir_all(&dir));
-    fs::create_dir_all(&dir).expect("temporary folders can be made");
-    dir
 }
 
 /// Returns a port that is not in use. It is not in the range for client connections: a client could
@@ -288,8 +243,8 @@ fn another_time(file: &Path) -> Vec<(String, String)> {
     ]
 }
 
-/// Returns whether the server with this process id responds on this port, and has loaded its files.
-fn responds(port: u16, pid: u32) -> bool {
+/// Returns whether the server responds on this port, and has loaded its files.
+fn responds(port: u16, process: &Process) -> bool {
     let send = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -302,20 +257,10 @@ fn responds(port: u16, pid: u32) -> bool {
     };
     let Ok(response) = send() else { return false };
     // A server that requires a password reports nothing else.
+    let pid = process.pid();
     let is_it =
         response.contains(&format!("process_id:{pid}\r\n")) && !response.contains("loading:1");
-    is_it || (response.starts_with("-NOAUTH") && !is_over(pid))
-}
-
-/// Returns whether a process has ended.
-fn is_over(pid: u32) -> bool {
-    let state = fs::read_to_string(format!("/proc/{pid}/stat"));
-    state.map_or(true, |state| state.contains(") Z "))
-}
-
-fn signal(name: &str, pid: u32) {
-    let done = Command::new("kill").args([name, &pid.to_string()]).status();
-    assert!(done.expect("there is a kill").success());
+    is_it || (response.starts_with("-NOAUTH") && !process.is_over())
 }
 
 /// Runs `redis-cli`, and returns what it prints.

@@ -39,7 +39,7 @@ impl RedisCluster {
         let arguments = [&own[..], arguments].concat();
         // The default port for the cluster bus may be above the highest port.
         let ports = ["--cluster-port"];
-        let start = |_| RedisServer::in_folder(folder(), &arguments, &ports, Vec::new());
+        let start = |_| RedisServer::in_folder(folder("redis"), &arguments, &ports, Vec::new());
         let nodes: Vec<_> = (0..masters * (1 + replicas)).map(start).collect();
         let addresses: Vec<_> = nodes.iter().map(RedisServer::address).collect();
         let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
@@ -79,7 +79,7 @@ impl RedisCluster {
     ///
     /// If it has none.
     pub fn owner(&self, slot: u16) -> usize {
-        let alive = self.nodes.iter().find(|node| node.keeper.is_some()).expect("one runs");
+        let alive = self.nodes.iter().find(|node| node.process.is_some()).expect("one runs");
         let known = alive.command(&["CLUSTER", "NODES"]);
         let masters = known.lines().filter(|line| line.contains("master"));
         let mut masters = masters.filter(|line| !line.contains("fail"));

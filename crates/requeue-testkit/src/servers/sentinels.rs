@@ -43,7 +43,7 @@ impl Sentinels {
             replica.command(&["INFO", "replication"]).contains("master_link_status:up")
         });
         let watch = |_| {
-            let dir = folder();
+            let dir = folder("redis");
             // A sentinel writes to its configuration file.
             fs::write(dir.join("sentinel.conf"), "").expect("files can be written");
             let sentinel =

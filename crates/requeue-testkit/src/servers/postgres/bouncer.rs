@@ -1,0 +1,139 @@
+//! PgBouncer in front of a server.
+
+use super::PostgresServer;
+use super::psql::psql;
+use crate::servers::process::Process;
+use crate::servers::unprivileged::{command, private_folder};
+use crate::servers::{PATIENCE, free_port};
+use std::fmt::Write;
+use std::fs;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// A private PgBouncer that pools the connections to a server by transaction: two transactions of a
+/// client may run on different connections.
+///
+/// ```no_run
+/// use requeue_testkit::servers::{PgBouncer, PostgresServer};
+///
+/// let server = PostgresServer::start();
+/// let pooler = PgBouncer::start(&server);
+/// assert_eq!(pooler.query("select 1"), "1");
+/// ```
+#[derive(Debug)]
+pub struct PgBouncer {
+    port: u16,
+    dir: PathBuf,
+    /// The configuration without the port.
+    configuration: String,
+    /// Invariant: `None` after it was killed.
+    process: Option<Process>,
+}
+
+impl PgBouncer {
+    /// Starts it for all databases of a server.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn start(server: &PostgresServer) -> Self {
+        Self::with(server, &[])
+    }
+
+    /// Starts it with these settings, such as `("default_pool_size", "1")`.
+    pub fn with(server: &PostgresServer, settings: &[(&str, &str)]) -> Self {
+        let database = format!("host=127.0.0.1 port={} user=requeue", server.port());
+        let mut configuration = format!("[databases]\n* = {database}\n[pgbouncer]\n");
+        let own = [
+            ("listen_addr", "127.0.0.1"),
+            ("unix_socket_dir", ""),
+            ("auth_type", "any"),
+            ("pool_mode", "transaction"),
+            // Clients do not wait long after the server was down.
+            ("server_login_retry", "0.1"),
+        ];
+        for (name, value) in own.iter().chain(settings) {
+            writeln!(configuration, "{name} = {value}").expect("it is a string");
+        }
+        let dir = private_folder("pgbouncer");
+        let mut pooler = PgBouncer { port: 0, dir, configuration, process: None };
+        // Another process may take the port in between.
+        for _ in 0..20 {
+            pooler.port = free_port();
+            if pooler.try_start() {
+                return pooler;
+            }
+        }
+        panic!("pgbouncer does not start: {}", pooler.log());
+    }
+
+    /// Returns `127.0.0.1` and the port.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Returns the URL of the database `requeue`.
+    pub fn url(&self) -> String {
+        self.url_of("requeue")
+    }
+
+    /// Returns the URL of a database.
+    pub fn url_of(&self, database: &str) -> String {
+        format!("postgres://requeue@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Returns the contents of its log.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    /// Kills it like `kill -9`. It can be [started again](Self::start_again).
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Starts it again, on the same port.
+    pub fn start_again(&mut self) {
+        self.kill();
+        let end = Instant::now() + PATIENCE;
+        while !self.try_start() {
+            assert!(Instant::now() < end, "pgbouncer does not start: {}", self.log());
+        }
+    }
+
+    /// Runs statements like [`PostgresServer::query`].
+    ///
+    /// # Panics
+    ///
+    /// If a statement fails.
+    pub fn query(&self, sql: &str) -> String {
+        self.try_query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// Runs statements, and returns the error message if one fails.
+    pub fn try_query(&self, sql: &str) -> Result<String, String> {
+        psql(&self.url(), &[], sql)
+    }
+
+    /// Starts the process, and returns whether it is ready. If not, its port may be in use.
+    fn try_start(&mut self) -> bool {
+        let configuration = format!("{}listen_port = {}\n", self.configuration, self.port);
+        fs::write(self.dir.join("pgbouncer.ini"), configuration).expect("files can be written");
+        // Not every user has its folder in the path.
+        let command = command("/usr/sbin/pgbouncer", ["pgbouncer.ini"]);
+        let listens = format!("listening on {}", self.address());
+        let is_ready = |process: &Process| {
+            process.log().contains(&listens) && TcpStream::connect(self.address()).is_ok()
+        };
+        self.process = Process::start(&self.dir, &command, &[], is_ready);
+        self.process.is_some()
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        self.kill();
+        drop(fs::remove_dir_all(&self.dir));
+    }
+}
