@@ -33,7 +33,7 @@ mod turns;
 pub use crate::change_notifier::ChangeNotifier;
 pub use claim::ClaimRoom;
 pub use job_table::{JobTable, List, Position};
-pub use kind::{Counters, KindState};
+pub use kind::{Counters, KindState, ReservedNumbers};
 pub use kinds::Kinds;
 pub use page::PageBuilder;
 pub use rate::RateUse;

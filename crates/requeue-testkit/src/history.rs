@@ -12,7 +12,7 @@ use crate::operations::{Operation, Operations, Response, SettlementKind};
 use crate::random::{self, Random};
 use requeue_jobs::{
     ChangeKind, Claim, Claimed, ExpiredLease, JobState, JobView, Kind, Page, Placed, PutError,
-    Query, Settled, Store, StoreError, StoreFuture, Ticked, TimeQuery, Timestamp,
+    Query, Settled, Settlement, Store, StoreError, StoreFuture, Ticked, TimeQuery, Timestamp,
 };
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -162,14 +162,21 @@ impl History<'_> {
                 self.follow_claim(claim, &claimed, now)?;
             }
             (Operation::Settle(settlements), Response::Settle(settled)) => {
-                let expect = |(settle, settled): (_, &Result<Settled, _>)| {
+                let mut expected = Vec::new();
+                for (settle, settled) in settlements.iter().zip(&settled) {
                     let given = match settled {
                         Ok(Settled::RetryAt(at)) => Some(*at),
                         _ => None,
                     };
-                    model.settle(settle, given, now)
-                };
-                let expected = settlements.iter().zip(&settled).map(expect).collect();
+                    let (kind, id) = (settle.receipt.kind().clone(), settle.receipt.id().clone());
+                    let assigned = match (&settle.action, settled) {
+                        (Settlement::RequeueAfter(_), Ok(Settled::Done)) => {
+                            read(self.store.get(kind, id))?.map(|job| job.newest_generation())
+                        }
+                        _ => None,
+                    };
+                    expected.push(model.settle(settle, given, assigned, now));
+                }
                 same("settle", &settled, &expected)?;
             }
             (Operation::Change(changes), Response::Change(changed)) => {

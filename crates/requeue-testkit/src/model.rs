@@ -309,11 +309,13 @@ impl Model {
         }
     }
 
-    /// Executes a settlement. A retry with jitter is due at the time `given`.
+    /// Executes a settlement. A retry with jitter is due at the time `given`, and the job of a *requeue
+    /// after* has the generation `assigned`, if that is higher than the latest one.
     pub fn settle(
         &mut self,
         settle: &Settle,
         given: Option<Timestamp>,
+        assigned: Option<Generation>,
         now: Timestamp,
     ) -> Result<Settled, SettleError> {
         let receipt = &settle.receipt;
@@ -343,7 +345,7 @@ impl Model {
             Settlement::RequeueAfter(delay) if job.view.next.is_none() => {
                 let JobView { kind, id, body, priority, .. } = job.view.clone();
                 self.jobs.remove(at);
-                let generation = self.next_generation(&kind, None);
+                let generation = self.next_generation(&kind, assigned);
                 let mut view = JobView::new(kind, id, body, now.saturating_add(*delay), generation);
                 view.priority = priority;
                 let mut again = Job::new(view, place, now, now);

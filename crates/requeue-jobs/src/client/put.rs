@@ -108,7 +108,8 @@ impl PutJob {
         self
     }
 
-    pub(super) fn into_put(self) -> Result<Put, Invalid> {
+    /// Returns the put, for stores that can put it in another way. Fails if a name or the body is invalid.
+    pub fn into_put(self) -> Result<Put, Invalid> {
         self.put
     }
 

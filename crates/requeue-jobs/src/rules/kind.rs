@@ -18,7 +18,7 @@ use crate::receipt::{Fence, Generation};
 use crate::restore::check_counter;
 use crate::settings::Settings;
 use crate::time::{Due, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A schedule with a shorter body is stored without adding up those of all others.
 const COUNTED_SCHEDULE_LEN: usize = 1024;
@@ -38,6 +38,19 @@ pub struct KindState<S> {
     pub rate_use: RateUse,
     /// Its jobs.
     pub table: S,
+    reserved: Option<ReservedNumbers>,
+}
+
+/// Numbers that something else has assigned, for a store that shares its counters with other
+/// processes. Used with [`KindState::use_numbers`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReservedNumbers {
+    /// Distinct numbers, ascending. No other process uses them.
+    pub numbers: VecDeque<u64>,
+    /// Is added to a number to make a generation. `None`: generations are counted.
+    pub generation_offset: Option<i64>,
+    /// Is added to a number to make a fence. `None`: fences are counted.
+    pub fence_offset: Option<i64>,
 }
 
 /// The latest number of each sort. They outlive the jobs: no number is assigned twice.
@@ -61,7 +74,15 @@ impl<S> KindState<S> {
             counters: Counters::default(),
             rate_use: RateUse::default(),
             table,
+            reserved: None,
         }
+    }
+
+    /// Assigns these numbers as generations, fences and [`seq`](Record::seq) from now on, instead of
+    /// counting. They must suffice: each put, settlement, change and import uses up to two, and each
+    /// claimed job and each expired lease up to three.
+    pub fn use_numbers(&mut self, numbers: ReservedNumbers) {
+        self.reserved = Some(numbers);
     }
 
     /// Returns the name of the kind.
@@ -71,28 +92,56 @@ impl<S> KindState<S> {
 
     /// Fails if the kind has assigned its last generation. Call it before anything changes.
     pub(super) fn check_generation(&self) -> Result<(), Invalid> {
-        check_counter("the kind's generation", self.counters.generation.saturating_add(1))
+        check_counter("the kind's generation", self.coming_generation())
+    }
+
+    /// Returns the next reserved number plus an offset, unless there is no offset.
+    fn reserved(&self, offset: impl Fn(&ReservedNumbers) -> Option<i64>) -> Option<u64> {
+        let reserved = self.reserved.as_ref()?;
+        let number = reserved.numbers.front().copied();
+        debug_assert!(number.is_some(), "too few numbers were reserved");
+        Some(number?.saturating_add_signed(offset(reserved)?))
+    }
+
+    /// Removes the reserved number if it was used, and otherwise returns `counted`.
+    fn used(&mut self, reserved: Option<u64>, counted: u64) -> u64 {
+        if let (Some(number), Some(numbers)) = (reserved, &mut self.reserved) {
+            numbers.numbers.pop_front();
+            return number;
+        }
+        counted
+    }
+
+    fn coming_generation(&self) -> u64 {
+        let reserved = self.reserved(|numbers| numbers.generation_offset);
+        reserved.unwrap_or(self.counters.generation.saturating_add(1))
     }
 
     /// Returns the next generation. Call [`check_generation`](KindState::check_generation) before.
     pub(super) fn next_generation(&mut self) -> Generation {
-        self.counters.generation += 1;
+        let reserved = self.reserved(|numbers| numbers.generation_offset);
+        self.counters.generation = self.used(reserved, self.coming_generation());
         Generation(self.counters.generation)
     }
 
     pub(super) fn next_seq(&mut self) -> u64 {
-        self.counters.seq += 1;
+        let reserved = self.reserved(|_| Some(0));
+        self.counters.seq = self.used(reserved, self.counters.seq + 1);
         self.counters.seq
     }
 
     /// Returns the next fence. Fences rise strictly, also across restarts, unless the clock goes
     /// back by more microseconds than jobs were claimed since.
     pub(super) fn next_fence(&mut self, now: Timestamp) -> Fence {
-        self.counters.fence = self.coming_fence(now);
+        let reserved = self.reserved(|numbers| numbers.fence_offset);
+        self.counters.fence = self.used(reserved, self.coming_fence(now));
         Fence(self.counters.fence)
     }
 
     fn coming_fence(&self, now: Timestamp) -> u64 {
+        if let Some(fence) = self.reserved(|numbers| numbers.fence_offset) {
+            return fence;
+        }
         // A clock that is far ahead, after the year 2112, must leave higher numbers.
         let clock = now.as_millis().saturating_mul(1000).min(MAX_COUNTER / 2);
         self.counters.fence.saturating_add(1).max(clock)
@@ -265,21 +314,26 @@ impl<S: JobTable> KindState<S> {
 
     /// Performs one step of a schedule.
     pub fn tick(&mut self, tick: Tick, now: Timestamp) -> Result<Ticked, StoreError> {
-        let Some(schedule) = self.schedules.get_mut(&tick.id) else {
+        let move_on = |schedules: &mut BTreeMap<JobId, Schedule>| {
+            if let Some(schedule) = schedules.get_mut(&tick.id) {
+                schedule.next = tick.next;
+            }
+        };
+        let Some(schedule) = self.schedules.get(&tick.id) else {
             return Ok(Ticked::Absent);
         };
         if schedule.next != tick.expected {
             return Ok(Ticked::Moved(schedule.next));
         }
         let Some(job) = tick.put else {
-            schedule.next = tick.next;
+            move_on(&mut self.schedules);
             return Ok(Ticked::Skipped);
         };
         // Before the schedule moves on: if the put is invalid, nothing changes.
         let due = Due::At(tick.expected).at(now)?;
-        check_counter("the kind's generation", self.counters.generation.saturating_add(1))?;
+        self.check_generation()?;
         let there = self.table.take(&job.id)?.filter(|record| !record.is_done());
-        schedule.next = tick.next;
+        move_on(&mut self.schedules);
         let (body, priority) = (job.body, job.priority);
         let (content, mode) = (Content { body, due, priority }, Mode::Replace);
         Ok(Ticked::Put(match there {

@@ -206,9 +206,8 @@ pub(crate) async fn kinds_are_listed_by_name_with_their_counts(h: &Harness) {
 pub(crate) async fn a_kind_without_jobs_keeps_its_generation_and_fence(h: &Harness) {
     let new = h.kind().await;
     assert_eq!((new.generation.0, new.fence.0, new.counts.pending), (0, 0, 0));
-    for name in ["a", "b"] {
-        h.put(job(name)).await;
-    }
+    h.put(job("a")).await;
+    let latest = h.put(job("b")).await.generation;
     h.set(|settings| settings.paused = true).await;
     assert_eq!(vec![h.kind().await], h.kinds().await);
     h.set(|settings| settings.paused = false).await;
@@ -219,6 +218,6 @@ pub(crate) async fn a_kind_without_jobs_keeps_its_generation_and_fence(h: &Harne
     }
     assert_eq!(h.kinds().await, []);
     let empty = h.kind().await;
-    assert_eq!((empty.generation.0, empty.fence, empty.counts.pending), (2, fence, 0));
-    assert_eq!(h.put(job("a")).await.generation.0, 3);
+    assert_eq!((empty.generation, empty.fence, empty.counts.pending), (latest, fence, 0));
+    assert!(h.put(job("a")).await.generation > latest);
 }
