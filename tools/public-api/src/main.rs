@@ -9,11 +9,12 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The crates whose API users rely on. The binary and the test support have none.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "requeue",
     "requeue-jobs",
     "requeue-disk",
     "requeue-redis",
+    "requeue-postgres",
     "requeue-http",
     "requeue-push",
     "requeue-server",

@@ -1,0 +1,523 @@
+//! The connections to Postgres, and what the failure of a statement means.
+//!
+//! All of them run on one thread with its own tokio runtime, so the store can be used from any executor
+//! and from plain threads. A call runs there as a task. So if its caller stops waiting, no connection is
+//! left in the middle of a transaction.
+
+use crate::error::PostgresConnectError;
+use crate::options::Options;
+use crate::statements::Sql;
+use deadpool_postgres::{
+    Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
+use requeue_jobs::{
+    StoreError, StoreMetric, StoreMetricKind, StoreProblem, StoreStatus, Timestamp,
+};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use std::{io, thread};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Config, Row};
+
+pub(crate) type Params<'a> = [&'a (dyn ToSql + Sync)];
+
+/// How often a statement is repeated that the server has rolled back, because of a deadlock for example.
+const REPEATS: usize = 10;
+
+/// Why a statement has no result.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Nothing was changed.
+    NotDone(String),
+    /// It is not known whether the statement was executed.
+    Unknown(String),
+    /// The server has rolled the transaction back, and it may succeed if it is repeated.
+    Repeat(String),
+}
+
+impl Failure {
+    /// The error for a call that changes something.
+    pub(crate) fn for_write(self) -> StoreError {
+        match self {
+            Failure::NotDone(reason) | Failure::Repeat(reason) => {
+                StoreError::Unavailable { reason }
+            }
+            Failure::Unknown(reason) => StoreError::Unknown { reason },
+        }
+    }
+
+    /// The error for a call that only reads, or that was not committed.
+    pub(crate) fn for_read(self) -> StoreError {
+        let (Failure::NotDone(reason) | Failure::Repeat(reason) | Failure::Unknown(reason)) = self;
+        StoreError::Unavailable { reason }
+    }
+}
+
+/// What makes TLS connections.
+#[cfg(feature = "tls")]
+type Tls = tokio_postgres_rustls::MakeRustlsConnect;
+#[cfg(not(feature = "tls"))]
+type Tls = tokio_postgres::NoTls;
+
+/// Connections, shared by all clones of a store.
+pub(crate) struct Database {
+    handle: Handle,
+    pool: Pool,
+    config: Config,
+    tls: Tls,
+    pub(crate) options: Options,
+    /// The names of the servers, for error messages.
+    pub(crate) address: String,
+    /// Whether statements are prepared. Behind a connection pooler that gives each transaction another
+    /// connection, they cannot be.
+    prepares: AtomicBool,
+    statements: AtomicU64,
+    failures: AtomicU64,
+    /// The first failure since the last success.
+    problem: Mutex<Option<(String, Timestamp)>>,
+    /// Dropping it ends the thread.
+    _end: oneshot::Sender<()>,
+}
+
+/// A connection for one call.
+pub(crate) struct Session<'a> {
+    database: &'a Database,
+    object: Option<Object>,
+}
+
+impl Database {
+    /// Prepares connections to the servers in `url`. Opens none yet.
+    pub(crate) fn open(url: &str, options: Options) -> Result<Database, PostgresConnectError> {
+        options.check()?;
+        let url = Url::parse(url)?;
+        let mut config: Config = url.rest.parse().map_err(|error: tokio_postgres::Error| {
+            PostgresConnectError::Url { reason: text(&error) }
+        })?;
+        if config.get_hosts().is_empty() {
+            return Err(PostgresConnectError::Url { reason: "it contains no host".to_owned() });
+        }
+        config.connect_timeout(options.connect_timeout);
+        if config.get_application_name().is_none() {
+            config.application_name("requeue");
+        }
+        let address = addresses(&config);
+        let (handle, end) = start().map_err(|error| PostgresConnectError::Unavailable {
+            address: address.clone(),
+            reason: format!("cannot start the connection thread: {error}"),
+        })?;
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let tls = url.tls(&mut config)?;
+        let manager = Manager::from_config(config.clone(), tls.clone(), recycling);
+        let pool = Pool::builder(manager)
+            .max_size(options.max_connections)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(options.connect_timeout))
+            .create_timeout(Some(options.connect_timeout))
+            .recycle_timeout(Some(options.connect_timeout))
+            .build()
+            .map_err(|error| PostgresConnectError::Options { reason: error.to_string() })?;
+        Ok(Database {
+            handle,
+            pool,
+            config,
+            tls,
+            options,
+            address,
+            prepares: AtomicBool::new(true),
+            statements: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            problem: Mutex::default(),
+            _end: end,
+        })
+    }
+
+    /// Runs a future on the thread of the connections.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.handle.spawn(future)
+    }
+
+    /// Starts a background task on the thread of the connections.
+    pub(crate) fn background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.handle.spawn(task));
+    }
+
+    /// Returns what a connection for notifications needs.
+    pub(crate) fn listener(&self) -> Listener {
+        Listener { config: self.config.clone(), tls: self.tls.clone() }
+    }
+
+    /// Waits for a connection.
+    pub(crate) async fn session(&self) -> Result<Session<'_>, Failure> {
+        match self.pool.get().await {
+            Ok(object) => Ok(Session { database: self, object: Some(object) }),
+            Err(error) => {
+                let reason = match &error {
+                    PoolError::Backend(error) => text(error),
+                    PoolError::Timeout(_) => {
+                        let waited = self.options.connect_timeout;
+                        format!("no connection became free within {waited:?}")
+                    }
+                    other => other.to_string(),
+                };
+                let reason = format!("{}: {reason}", self.address);
+                self.note(Some(&reason));
+                Err(Failure::NotDone(reason))
+            }
+        }
+    }
+
+    /// Runs a statement in a transaction of its own. Repeats it if the server has rolled it back.
+    pub(crate) async fn query(&self, sql: &Sql, params: &Params<'_>) -> Result<Vec<Row>, Failure> {
+        let mut repeats = 0;
+        loop {
+            let mut session = self.session().await?;
+            match session.query(sql, params).await {
+                Err(Failure::Repeat(_)) if repeats < REPEATS => repeats += 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Remembers that a statement has failed, or succeeded.
+    fn note(&self, reason: Option<&str>) {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        if reason.is_some() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        match (reason, &*problem) {
+            (None, Some(_)) => *problem = None,
+            (Some(reason), None) => {
+                *problem = Some((reason.to_owned(), Timestamp::from(SystemTime::now())));
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn status(&self) -> StoreStatus {
+        let pool = self.pool.status();
+        let gauge = |name, help, value: usize| StoreMetric {
+            name,
+            help,
+            kind: StoreMetricKind::Gauge,
+            value: value as f64,
+        };
+        let counter = |name, help, value: &AtomicU64| StoreMetric {
+            name,
+            help,
+            kind: StoreMetricKind::Counter,
+            value: value.load(Ordering::Relaxed) as f64,
+        };
+        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        StoreStatus {
+            problems: problem
+                .map(|(detail, since)| StoreProblem { name: "postgres_unavailable", detail, since })
+                .into_iter()
+                .collect(),
+            metrics: vec![
+                gauge("postgres_connections", "Open connections to Postgres.", pool.size),
+                gauge("postgres_waiting_calls", "Calls that wait for a connection.", pool.waiting),
+                counter("postgres_statements_total", "Statements sent.", &self.statements),
+                counter("postgres_failures_total", "Statements that failed.", &self.failures),
+            ],
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Runs a statement.
+    pub(crate) async fn query(
+        &mut self,
+        sql: &Sql,
+        params: &Params<'_>,
+    ) -> Result<Vec<Row>, Failure> {
+        let database = self.database;
+        let Some(object) = &self.object else {
+            return Err(Failure::NotDone("the connection was closed".to_owned()));
+        };
+        let run = async {
+            if database.prepares.load(Ordering::Relaxed) {
+                let statement = object.prepare_typed_cached(&sql.text, &sql.types).await?;
+                object.query(&statement, params).await
+            } else {
+                let params: Vec<_> =
+                    params.iter().copied().zip(sql.types.iter().cloned()).collect();
+                object.query_typed(&sql.text, &params).await
+            }
+        };
+        let failure = match timeout(database.options.response_timeout, run).await {
+            Ok(Ok(rows)) => {
+                database.note(None);
+                return Ok(rows);
+            }
+            Ok(Err(error)) => self.failure(&error),
+            Err(_) => {
+                self.close();
+                let waited = database.options.response_timeout;
+                Failure::Unknown(format!("{}: no response within {waited:?}", database.address))
+            }
+        };
+        if let Failure::NotDone(reason) | Failure::Unknown(reason) = &failure {
+            database.note(Some(reason));
+        }
+        Err(failure)
+    }
+
+    /// Runs a statement without parameters and results, such as `commit`.
+    pub(crate) async fn execute(&mut self, sql: &str) -> Result<(), Failure> {
+        let database = self.database;
+        let Some(object) = &self.object else {
+            return Err(Failure::NotDone("the connection was closed".to_owned()));
+        };
+        let run = object.batch_execute(sql);
+        match timeout(database.options.response_timeout, run).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.failure(&error)),
+            Err(_) => {
+                self.close();
+                let waited = database.options.response_timeout;
+                Err(Failure::Unknown(format!("no response within {waited:?}")))
+            }
+        }
+    }
+
+    /// Ends a transaction that failed.
+    pub(crate) async fn roll_back(&mut self) {
+        if self.execute("rollback").await.is_err() {
+            self.close();
+        }
+    }
+
+    /// Closes the connection instead of using it again.
+    fn close(&mut self) {
+        if let Some(object) = self.object.take() {
+            drop(Object::take(object));
+        }
+    }
+
+    /// Decides what an error means.
+    fn failure(&mut self, error: &tokio_postgres::Error) -> Failure {
+        let reason = format!("{}: {}", self.database.address, text(error));
+        let Some(code) = error.code() else {
+            self.close();
+            // An error of our own before anything was sent, such as a value of another type.
+            return match error.is_closed() || error.to_string().contains("communicating") {
+                true => Failure::Unknown(reason),
+                false => Failure::NotDone(reason),
+            };
+        };
+        let class = &code.code()[..2];
+        if *code == SqlState::INVALID_SQL_STATEMENT_NAME
+            || *code == SqlState::DUPLICATE_PSTATEMENT
+            || (*code == SqlState::FEATURE_NOT_SUPPORTED && reason.contains("cached plan"))
+        {
+            // A connection pooler, or changed tables.
+            if *code != SqlState::FEATURE_NOT_SUPPORTED {
+                self.database.prepares.store(false, Ordering::Relaxed);
+            }
+            self.close();
+            return Failure::Repeat(reason);
+        }
+        // 40: deadlocks and conflicts between transactions.
+        if class == "40" && *code != SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN {
+            return Failure::Repeat(reason);
+        }
+        // 57P: the server shuts down. 25006: it is a replica now.
+        if code.code().starts_with("57P") || *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+            self.close();
+        }
+        if *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN {
+            return Failure::Unknown(reason);
+        }
+        Failure::NotDone(reason)
+    }
+}
+
+/// An error with its causes: the error itself says little.
+pub(crate) fn text(error: &tokio_postgres::Error) -> String {
+    if let Some(database) = error.as_db_error() {
+        let mut text = database.message().to_owned();
+        for more in [database.detail(), database.hint(), database.where_()].into_iter().flatten() {
+            text.push_str("; ");
+            text.push_str(&more.replace('\n', " "));
+        }
+        return text;
+    }
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// A URL, split into what the driver knows and what we add.
+struct Url {
+    rest: String,
+    #[cfg_attr(not(feature = "tls"), allow(dead_code))]
+    tls: TlsFiles,
+    mode: Option<String>,
+}
+
+/// The parameters of a URL that are about certificates.
+#[derive(Debug, Default)]
+pub(crate) struct TlsFiles {
+    pub(crate) root: Option<String>,
+    pub(crate) certificate: Option<String>,
+    pub(crate) key: Option<String>,
+    /// Whether the certificate of the server is checked, and its name.
+    pub(crate) verifies: bool,
+    pub(crate) verifies_name: bool,
+}
+
+impl Url {
+    /// Takes the TLS parameters out of the URL, which the driver does not know.
+    fn parse(url: &str) -> Result<Url, PostgresConnectError> {
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            let reason = "it must begin with postgres:// or postgresql://".to_owned();
+            return Err(PostgresConnectError::Url { reason });
+        }
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut tls, mut mode, mut rest) = (TlsFiles::default(), None, Vec::new());
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decoded(value).ok_or_else(|| PostgresConnectError::Url {
+                reason: format!("the parameter {name} is not valid percent-encoding"),
+            })?;
+            match name {
+                "sslrootcert" => tls.root = Some(value),
+                "sslcert" => tls.certificate = Some(value),
+                "sslkey" => tls.key = Some(value),
+                "sslmode" => mode = Some(value),
+                _ => rest.push(pair),
+            }
+        }
+        match mode.as_deref() {
+            None | Some("disable" | "prefer" | "require") => {}
+            Some("verify-ca") => tls.verifies = true,
+            Some("verify-full") => (tls.verifies, tls.verifies_name) = (true, true),
+            Some(other) => {
+                return Err(PostgresConnectError::Url {
+                    reason: format!(
+                        "sslmode is {other:?}; it must be disable, prefer, require, verify-ca or verify-full"
+                    ),
+                });
+            }
+        }
+        // As libpq does: with a root certificate, `require` verifies it.
+        tls.verifies |= tls.root.is_some();
+        let rest =
+            if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+        Ok(Url { rest, tls, mode })
+    }
+
+    /// Sets the mode, and returns what makes TLS connections.
+    fn tls(self, config: &mut Config) -> Result<Tls, PostgresConnectError> {
+        match self.mode.as_deref() {
+            Some("disable") => config.ssl_mode(SslMode::Disable),
+            None | Some("prefer") => config.ssl_mode(SslMode::Prefer),
+            Some(_) => config.ssl_mode(SslMode::Require),
+        };
+        #[cfg(feature = "tls")]
+        return crate::tls::connector(&self.tls);
+        #[cfg(not(feature = "tls"))]
+        {
+            if config.get_ssl_mode() == SslMode::Require {
+                return Err(PostgresConnectError::Tls {
+                    reason: "this build has no TLS: enable the feature `tls`".to_owned(),
+                });
+            }
+            Ok(tokio_postgres::NoTls)
+        }
+    }
+}
+
+/// What a connection for notifications needs.
+pub(crate) struct Listener {
+    config: Config,
+    tls: Tls,
+}
+
+impl Listener {
+    /// Connects, and calls `on` for each notification until the connection is lost or `on` returns `false`. Calls `on`
+    /// with an empty text each second, too.
+    pub(crate) async fn listen(self, channel: String, mut on: impl FnMut(&str) -> bool + Send) {
+        let Ok((client, mut connection)) = self.config.connect(self.tls).await else { return };
+        let listen = format!("listen \"{channel}\"");
+        let mut listening = pin!(client.batch_execute(&listen));
+        let mut is_listening = false;
+        loop {
+            let message = poll_fn(|cx| {
+                // The connection makes progress only if it is polled.
+                if !is_listening && listening.as_mut().poll(cx).is_ready() {
+                    is_listening = true;
+                }
+                connection.poll_message(cx)
+            });
+            let payload = match timeout(Duration::from_secs(1), message).await {
+                Ok(Some(Ok(AsyncMessage::Notification(message)))) => message.payload().to_owned(),
+                Ok(Some(Ok(_))) | Err(_) => String::new(),
+                Ok(None | Some(Err(_))) => return,
+            };
+            if !on(&payload) {
+                return;
+            }
+        }
+    }
+}
+
+/// Decodes percent-encoding.
+fn decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = str::from_utf8(rest.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn addresses(config: &Config) -> String {
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(n, host)| {
+        let port = ports.get(n).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(name) => format!("{name}:{port}"),
+            Host::Unix(path) => path.display().to_string(),
+        }
+    });
+    hosts.collect::<Vec<_>>().join(", ")
+}
+
+/// Starts a thread with a runtime. The thread ends when the returned sender is dropped. Nobody waits
+/// for its end: waiting inside another runtime could block that runtime forever.
+fn start() -> io::Result<(Handle, oneshot::Sender<()>)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (handle, (end, ended)) = (runtime.handle().clone(), oneshot::channel::<()>());
+    let run = move || {
+        drop(runtime.block_on(ended));
+        // Does not wait for a DNS lookup in progress.
+        runtime.shutdown_timeout(Duration::from_millis(1));
+    };
+    thread::Builder::new().name("requeue-postgres".to_owned()).spawn(run)?;
+    Ok((handle, end))
+}

@@ -1,0 +1,136 @@
+//! Creates the schema, and updates it.
+//!
+//! The files in `sql/` are applied in order, each once, in one transaction. Several processes may start at
+//! the same time: an advisory lock lets one of them migrate.
+
+use crate::database::{Database, Failure, Session};
+use crate::error::PostgresConnectError;
+use crate::statements::{Sql, in_schema};
+use tokio_postgres::types::Type;
+
+const MIGRATIONS: [&str; 3] = [
+    include_str!("sql/0001_tables.sql"),
+    include_str!("sql/0002_functions.sql"),
+    include_str!("sql/0003_api.sql"),
+];
+
+/// The oldest supported version of Postgres.
+const OLDEST: i32 = 140_000;
+
+/// The version of the tables that this version of requeue uses.
+pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
+
+fn sql<const N: usize>(text: &str, types: [Type; N]) -> Sql {
+    Sql { text: text.to_owned(), types: types.to_vec() }
+}
+
+/// Checks the server, and creates or updates the schema if the options allow it.
+pub(crate) async fn migrate(database: &Database) -> Result<(), PostgresConnectError> {
+    let (address, schema) = (database.address.clone(), database.options.schema.clone());
+    let failed = |failure: Failure| {
+        let (Failure::NotDone(reason) | Failure::Unknown(reason) | Failure::Repeat(reason)) =
+            failure;
+        let (address, reason) = (address.clone(), reason.replace(&format!("{address}: "), ""));
+        let denied = ["denied", "password", "authentication", "must be owner", "no pg_hba"];
+        match denied.iter().any(|text| reason.contains(text)) {
+            true => PostgresConnectError::Refused { address, reason },
+            false => PostgresConnectError::Unavailable { address, reason },
+        }
+    };
+    let mut session = database.session().await.map_err(failed)?;
+    let facts = sql(
+        "select current_setting('server_version_num')::int, current_setting('server_version'), \
+         current_setting('server_encoding'), pg_is_in_recovery()",
+        [],
+    );
+    let facts = session.query(&facts, &[]).await.map_err(failed)?;
+    let (number, version): (i32, &str) = (facts[0].get(0), facts[0].get(1));
+    let (encoding, is_replica): (&str, bool) = (facts[0].get(2), facts[0].get(3));
+    let reason = if number < OLDEST {
+        Some(format!("its version is {version}; 14 is the oldest supported one"))
+    } else if encoding != "UTF8" {
+        Some(format!("the database has the encoding {encoding}; create one with UTF8"))
+    } else if is_replica {
+        let hint = "add all servers and target_session_attrs=read-write to the URL";
+        Some(format!("it is a read-only replica; {hint}"))
+    } else {
+        None
+    };
+    if let Some(reason) = reason {
+        return Err(PostgresConnectError::Unfit { address, reason });
+    }
+    let mut found = version_of(&mut session, &schema).await.map_err(failed)?;
+    if found < VERSION && database.options.migrate {
+        session.execute("begin").await.map_err(failed)?;
+        let done = update(&mut session, &schema).await;
+        match done {
+            Ok(()) => session.execute("commit").await.map_err(failed)?,
+            Err(failure) => {
+                session.roll_back().await;
+                return Err(failed(failure));
+            }
+        }
+        found = version_of(&mut session, &schema).await.map_err(failed)?;
+    }
+    if found == VERSION {
+        recount_if_moved(&mut session, &schema).await.map_err(failed)?;
+    }
+    if found > VERSION {
+        let known = VERSION;
+        return Err(PostgresConnectError::Version { address, schema, found, known });
+    }
+    if found < VERSION {
+        let reason = format!(
+            "the schema {schema:?} has version {found}, and this version of requeue needs {VERSION}: \
+             run `requeue postgres migrate` with a role that owns the schema"
+        );
+        return Err(PostgresConnectError::Unfit { address, reason });
+    }
+    Ok(())
+}
+
+/// Counts jobs anew if the tables come from another cluster of servers, by a dump for example.
+async fn recount_if_moved(session: &mut Session<'_>, schema: &str) -> Result<(), Failure> {
+    let has_moved = in_schema(
+        "select c.system_identifier <> s.system_identifier from requeue.cluster c, pg_control_system() s",
+        schema,
+    );
+    let rows = session.query(&sql(&has_moved, []), &[]).await?;
+    if rows.first().is_some_and(|row| row.get(0)) {
+        let recount = in_schema("select requeue._recount()", schema);
+        session.query(&sql(&recount, []), &[]).await?;
+    }
+    Ok(())
+}
+
+/// Returns the version of the tables, 0 if there are none.
+async fn version_of(session: &mut Session<'_>, schema: &str) -> Result<i32, Failure> {
+    let exists = sql("select to_regclass($1) is not null", [Type::TEXT]);
+    let exists = session.query(&exists, &[&format!("\"{schema}\".migration")]).await?;
+    if !exists[0].get::<_, bool>(0) {
+        return Ok(0);
+    }
+    let highest = in_schema("select coalesce(max(version), 0) from requeue.migration", schema);
+    Ok(session.query(&sql(&highest, []), &[]).await?[0].get(0))
+}
+
+/// Applies what is missing. The transaction has begun.
+async fn update(session: &mut Session<'_>, schema: &str) -> Result<(), Failure> {
+    let lock = sql(
+        "select 1 from pg_advisory_xact_lock(hashtext('requeue migrations'), hashtext($1))",
+        [Type::TEXT],
+    );
+    session.query(&lock, &[&schema]).await?;
+    let from = version_of(session, schema).await?;
+    let exists = sql("select 1 from pg_namespace where nspname = $1", [Type::TEXT]);
+    if session.query(&exists, &[&schema]).await?.is_empty() {
+        session.execute(&format!("create schema \"{schema}\"")).await?;
+    }
+    for (n, migration) in MIGRATIONS.iter().enumerate().skip(usize::try_from(from).unwrap_or(0)) {
+        session.execute(&in_schema(migration, schema)).await?;
+        let done = in_schema("insert into requeue.migration (version) values ($1)", schema);
+        let version = i32::try_from(n + 1).unwrap_or(i32::MAX);
+        session.query(&sql(&done, [Type::INT4]), &[&version]).await?;
+    }
+    Ok(())
+}

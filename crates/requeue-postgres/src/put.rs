@@ -1,0 +1,331 @@
+//! Puts: one statement for all jobs of a kind in a batch.
+
+use crate::database::Failure;
+use crate::rows::{damaged, number, stored_number, stored_time, stored_type, time};
+use crate::rules_call::Load;
+use crate::store::{KindRef, Shared};
+use crate::text::escape;
+use futures_util::future::join_all;
+use requeue_jobs::limits::MAX_DELAY;
+use requeue_jobs::{
+    BatchResults, Condition, Due, Generation, Invalid, Kind, Mode, Placed, Put, PutError,
+    PutOutcome, StoreError, Timestamp, check_batch,
+};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+/// What the function `_put` returns besides the outcomes of a put.
+const EXISTS: i16 = 5;
+const OTHER_GENERATION: i16 = 6;
+const NEAR_LIMIT: i16 = 7;
+const TOO_LATE: i16 = 8;
+
+/// How many kinds of a batch are put concurrently.
+const KINDS_AT_ONCE: usize = 4;
+
+/// The arguments of the function `_put`. Columns with only default values are null.
+pub(crate) struct PutColumns<'a> {
+    ids: Vec<String>,
+    bodies: Vec<&'a [u8]>,
+    content_types: Option<Vec<Option<String>>>,
+    delays: Option<Vec<Option<i64>>>,
+    dues: Option<Vec<Option<i64>>>,
+    priorities: Option<Vec<i16>>,
+    modes: Option<Vec<i16>>,
+    max_waits: Option<Vec<Option<i64>>>,
+    conditions: Option<Vec<i16>>,
+    expected: Option<Vec<Option<i64>>>,
+}
+
+fn unless<T>(all_default: bool, column: impl Iterator<Item = T>) -> Option<Vec<T>> {
+    (!all_default).then(|| column.collect())
+}
+
+/// Milliseconds, rounded up as due times are.
+fn millis(duration: Duration) -> i64 {
+    stored_time(Timestamp::default().saturating_add(duration))
+}
+
+impl<'a> PutColumns<'a> {
+    pub(crate) fn new(puts: &[&'a Put]) -> Self {
+        let types: Vec<_> = puts.iter().map(|put| stored_type(&put.body)).collect();
+        let delay = |put: &&Put| match put.due {
+            Due::After(delay) => Some(millis(delay)),
+            Due::Now | Due::At(_) => None,
+        };
+        let due = |put: &&Put| match put.due {
+            Due::At(at) => Some(stored_time(at)),
+            Due::Now | Due::After(_) => None,
+        };
+        let mode = |put: &&Put| match put.mode {
+            Mode::Replace => 0,
+            Mode::Earliest => 1,
+            Mode::Keep => 2,
+            Mode::Debounce { .. } => 3,
+        };
+        let wait = |put: &&Put| match put.mode {
+            // Longer than any delay is as good as for ever, and does not overflow.
+            Mode::Debounce { max_wait } => Some(millis(max_wait.min(MAX_DELAY * 2))),
+            _ => None,
+        };
+        let condition = |put: &&Put| match put.condition {
+            None => 0,
+            Some(Condition::IfAbsent) => 1,
+            Some(Condition::IfNew) => 2,
+            Some(Condition::IfGeneration(_)) => 3,
+        };
+        let expected = |put: &&Put| match put.condition {
+            Some(Condition::IfGeneration(generation)) => Some(stored_number(generation.0)),
+            _ => None,
+        };
+        let all = |is_default: fn(&Put) -> bool| puts.iter().all(|put| is_default(put));
+        let has_modes = !all(|put| put.mode == Mode::Replace);
+        let has_conditions = !all(|put| put.condition.is_none());
+        PutColumns {
+            ids: puts.iter().map(|put| escape(put.id.as_str()).into_owned()).collect(),
+            bodies: puts.iter().map(|put| put.body.bytes()).collect(),
+            content_types: unless(types.iter().all(Option::is_none), types.iter().cloned()),
+            delays: unless(all(|put| !matches!(put.due, Due::After(_))), puts.iter().map(delay)),
+            dues: unless(all(|put| !matches!(put.due, Due::At(_))), puts.iter().map(due)),
+            priorities: unless(
+                all(|put| put.priority.get() == 0),
+                puts.iter().map(|put| put.priority.get().into()),
+            ),
+            modes: unless(!has_modes, puts.iter().map(mode)),
+            max_waits: unless(!has_modes, puts.iter().map(wait)),
+            conditions: unless(!has_conditions, puts.iter().map(condition)),
+            expected: unless(!has_conditions, puts.iter().map(expected)),
+        }
+    }
+
+    /// The parameters of the statement, after the time and the kind.
+    pub(crate) fn params<'b>(
+        &'b self,
+        test: &'b Option<i64>,
+        kind: &'b i32,
+    ) -> [&'b (dyn ToSql + Sync); 12] {
+        [
+            test,
+            kind,
+            &self.ids,
+            &self.bodies,
+            &self.content_types,
+            &self.delays,
+            &self.dues,
+            &self.priorities,
+            &self.modes,
+            &self.max_waits,
+            &self.conditions,
+            &self.expected,
+        ]
+    }
+}
+
+/// The result of a put: `None` if the numbers of the kind are near their limit.
+pub(crate) fn outcome(put: &Put, row: &Row) -> Result<Option<Placed>, PutError> {
+    let (code, found): (i16, Option<i64>) = (row.get(1), row.get(2));
+    let (kind, id) = (put.kind.clone(), put.id.clone());
+    let generation = Generation(number(found.unwrap_or(0)));
+    let outcome = match code {
+        0 => PutOutcome::Created,
+        1 => PutOutcome::Updated,
+        2 => PutOutcome::Kept,
+        3 => PutOutcome::Coalesced,
+        4 => PutOutcome::Revived,
+        EXISTS => return Err(PutError::Exists { kind, id, generation }),
+        OTHER_GENERATION => {
+            let expected = match put.condition {
+                Some(Condition::IfGeneration(expected)) => expected,
+                _ => Generation(0),
+            };
+            let found = found.map(|found| Generation(number(found)));
+            return Err(PutError::Generation { kind, id, expected, found });
+        }
+        NEAR_LIMIT => return Ok(None),
+        TOO_LATE => {
+            let value = Duration::from_millis(number(found.unwrap_or(0)));
+            let (field, min, max) = ("the delay", Duration::ZERO, MAX_DELAY);
+            return Err(Invalid::OutOfRange { field, value, min, max }.into());
+        }
+        other => return Err(damaged(&format!("the outcome {other} of a put")).into()),
+    };
+    Ok(Some(Placed { outcome, generation }))
+}
+
+impl Shared {
+    pub(crate) async fn put_all(
+        &self,
+        puts: Vec<Put>,
+    ) -> Result<BatchResults<Placed, PutError>, StoreError> {
+        check_batch(&puts)?;
+        let mut by_kind: Vec<(Kind, Vec<usize>)> = Vec::new();
+        let mut numbers: HashMap<&Kind, usize> = HashMap::new();
+        for (n, put) in puts.iter().enumerate() {
+            let at = *numbers.entry(&put.kind).or_insert_with(|| {
+                by_kind.push((put.kind.clone(), Vec::new()));
+                by_kind.len() - 1
+            });
+            by_kind[at].1.push(n);
+        }
+        if by_kind.len() > 1 {
+            self.make_for_puts(&puts).await?;
+        }
+        let mut results = Vec::with_capacity(by_kind.len());
+        for kinds in by_kind.chunks(KINDS_AT_ONCE) {
+            let of_kinds = kinds.iter().map(|(kind, entries)| {
+                let puts: Vec<&Put> = entries.iter().map(|n| &puts[*n]).collect();
+                async move { self.put_of_kind(kind, &puts).await }
+            });
+            results.extend(join_all(of_kinds).await);
+        }
+        // If there is one kind, the call has failed.
+        if let [Err(error @ (StoreError::Unavailable { .. } | StoreError::Unknown { .. }))] =
+            &results[..]
+        {
+            return Err(error.clone());
+        }
+        let mut all: Vec<Option<Result<Placed, PutError>>> = puts.iter().map(|_| None).collect();
+        for ((_, entries), results) in by_kind.iter().zip(results) {
+            match results {
+                Ok(results) => {
+                    for (n, result) in entries.iter().zip(results) {
+                        all[*n] = Some(result);
+                    }
+                }
+                Err(error) => {
+                    for n in entries {
+                        all[*n] = Some(Err(error.clone().into()));
+                    }
+                }
+            }
+        }
+        Ok(all.into_iter().map(|result| result.expect("each entry is of one kind")).collect())
+    }
+
+    /// Creates the kinds of a batch in one statement. Puts that may fail are left for later.
+    async fn make_for_puts(&self, puts: &[Put]) -> Result<(), StoreError> {
+        let certain = puts.iter().filter(|put| {
+            !matches!(put.condition, Some(Condition::IfGeneration(_)))
+                && matches!(put.due, Due::Now)
+        });
+        let kinds: HashSet<&Kind> = certain.map(|put| &put.kind).collect();
+        self.make(&kinds.into_iter().cloned().collect::<Vec<_>>()).await
+    }
+
+    /// Puts jobs of one kind, in order. An error means that none was put, or that this is not known.
+    async fn put_of_kind(
+        &self,
+        kind: &Kind,
+        puts: &[&Put],
+    ) -> Result<Vec<Result<Placed, PutError>>, StoreError> {
+        let mut results: Vec<Option<Result<Placed, PutError>>> =
+            puts.iter().map(|_| None).collect();
+        let kind = match self.kind(kind).await? {
+            Some(kind) => kind,
+            None => {
+                let now = self.now().await?;
+                // Puts that fail do not create a kind.
+                for (put, result) in puts.iter().zip(&mut results) {
+                    let (kind, id) = (kind.clone(), put.id.clone());
+                    *result = match put.condition {
+                        Some(Condition::IfGeneration(expected)) => {
+                            Some(Err(PutError::Generation { kind, id, expected, found: None }))
+                        }
+                        _ => put.due.at(now).err().map(|error| Err(error.into())),
+                    };
+                }
+                if results.iter().all(Option::is_some) {
+                    return Ok(results.into_iter().flatten().collect());
+                }
+                // An entry with a condition may follow the entry that creates its job.
+                results.iter_mut().for_each(|result| *result = None);
+                self.made(kind).await?
+            }
+        };
+        // A statement contains each id once: what is put twice is put in further statements.
+        let mut left: Vec<usize> = (0..puts.len()).collect();
+        let mut is_first = true;
+        while !left.is_empty() {
+            let mut seen = HashSet::new();
+            let (now, later) = left.into_iter().partition(|n| seen.insert(&puts[*n].id));
+            left = later;
+            match self.put_distinct(&kind, puts, &now).await {
+                Ok(placed) => {
+                    for (n, result) in now.into_iter().zip(placed) {
+                        results[n] = Some(result);
+                    }
+                }
+                Err(error) if is_first => return Err(error),
+                Err(error) => {
+                    for n in now.into_iter().chain(left.drain(..)) {
+                        results[n] = Some(Err(error.clone().into()));
+                    }
+                }
+            }
+            is_first = false;
+        }
+        Ok(results.into_iter().map(|result| result.expect("each entry was put")).collect())
+    }
+
+    /// Puts jobs of one kind with distinct ids.
+    async fn put_distinct(
+        &self,
+        kind: &KindRef,
+        puts: &[&Put],
+        entries: &[usize],
+    ) -> Result<Vec<Result<Placed, PutError>>, StoreError> {
+        let chosen: Vec<&Put> = entries.iter().map(|n| puts[*n]).collect();
+        let (columns, test) = (PutColumns::new(&chosen), self.test_time());
+        let rows =
+            self.database.query(&self.statements.put, &columns.params(&test, &kind.number)).await;
+        let rows = rows.map_err(Failure::for_write)?;
+        let by_id: HashMap<&str, &Row> = rows.iter().map(|row| (row.get(0), row)).collect();
+        let mut results = Vec::new();
+        for (put, id) in chosen.iter().zip(&columns.ids) {
+            let row = by_id.get(id.as_str()).ok_or_else(|| damaged("a put without an outcome"))?;
+            match outcome(put, row).transpose() {
+                Some(result) => results.push(result),
+                None => return self.put_by_rules(kind, &chosen).await,
+            }
+        }
+        let soonest = chosen.iter().zip(&results).filter(|(_, result)| result.is_ok());
+        let soonest = soonest.map(|(put, _)| match put.due {
+            Due::Now => Duration::ZERO,
+            Due::After(delay) => delay,
+            Due::At(at) => at.saturating_since(self.local_time()),
+        });
+        if let Some(soonest) = soonest.min() {
+            self.watch.may_be_due(kind, soonest);
+        }
+        Ok(results)
+    }
+
+    /// Puts jobs of a kind whose numbers are near their limit: those are counted one by one.
+    async fn put_by_rules(
+        &self,
+        kind: &KindRef,
+        puts: &[&Put],
+    ) -> Result<Vec<Result<Placed, PutError>>, StoreError> {
+        let ids = puts.iter().map(|put| put.id.clone()).collect();
+        let load = Load { ids, exclusive: true, ..Load::default() };
+        self.with_rules(kind, &load, |state, now| {
+            puts.iter().map(|put| state.put((*put).clone(), now)).collect()
+        })
+        .await
+    }
+
+    /// Returns the server's time.
+    pub(crate) async fn now(&self) -> Result<Timestamp, StoreError> {
+        let rows = self.database.query(&self.statements.now, &[&self.test_time()]).await;
+        Ok(time(rows.map_err(Failure::for_read)?[0].get(0)))
+    }
+
+    /// Returns the time of this process, which may differ from the server's. For estimates.
+    fn local_time(&self) -> Timestamp {
+        self.wall_clock
+            .as_ref()
+            .map_or_else(|| Timestamp::from(std::time::SystemTime::now()), |clock| clock.now())
+    }
+}

@@ -1,0 +1,150 @@
+-- Tables of the store. docs/postgres.md describes them for operators. `requeue` stands for the name of the schema.
+--
+-- Times are milliseconds since 1970, by the clock of the server. Texts that may contain a NUL character, which
+-- Postgres cannot store, are escaped: U+0000 is U+0001 U+0001, and U+0001 is U+0001 U+0002. This keeps their order.
+
+-- One row per migration that was applied.
+create table requeue.migration (
+  version int primary key,
+  applied_at timestamptz not null default now()
+);
+
+-- The cluster of servers that the tables are in. If it changes, because a dump was restored elsewhere, counts are made anew:
+-- transaction ids of another cluster mean nothing here.
+create table requeue.cluster (
+  system_identifier bigint not null
+);
+insert into requeue.cluster select system_identifier from pg_control_system();
+
+-- Numbers for everything that has to rise: generations, fences, and the order of jobs of the same millisecond. It is set
+-- to the clock in microseconds whenever a server starts, so that it rises even if a failover has lost the latest
+-- transactions. `nextval` waits for no other transaction.
+create sequence requeue.number;
+-- The start of the server at which `number` was set. A sequence, because a change of it is visible immediately.
+create sequence requeue.raised_at minvalue 0 start 0;
+
+-- Kinds are never deleted. A put, claim or ack only reads them.
+create table requeue.kind (
+  kind_id int generated always as identity primary key,
+  name text collate "C" not null unique,
+  -- The generation of a put is this plus its number. A new kind begins with 1. An import raises the offsets.
+  generation_offset bigint not null,
+  fence_offset bigint not null default 0,
+  -- Only after an import of very high numbers: generations and fences are then counted one by one.
+  is_near_limit boolean not null default false,
+  -- All settings; null if they are the default ones. The columns below repeat what the functions need.
+  settings json,
+  paused boolean not null default false,
+  lease bigint not null default 30000,
+  concurrency bigint,
+  rate_jobs bigint,
+  rate_per bigint,
+  rate_burst bigint,
+  keeps_done boolean not null default false,
+  max_dead bigint not null default 100000,
+  max_dead_age bigint not null default 604800000,
+  max_done bigint not null default 0,
+  max_done_age bigint not null default 0
+);
+
+create table requeue.job (
+  kind_id int not null,
+  -- 0 to 9: pending, by priority. 10 to 19: leased, by priority. 20: dead. 21: done.
+  list smallint not null,
+  priority smallint not null,
+  -- The place in its list: the due time, the end of the lease, or when the job died or was done; then `place`.
+  at bigint not null,
+  place bigint not null,
+  due bigint not null,
+  generation bigint not null,
+  created_at bigint not null,
+  updated_at bigint not null,
+  attempts int not null default 0,
+  deaths int not null default 0,
+  -- The earliest due time that a put can set, while a backoff runs.
+  floor bigint,
+  -- When debounce began to count: null means `created_at`, 0 means that the next put begins.
+  first_put_at bigint,
+  -- The lease. A job without one has no fence.
+  fence bigint,
+  nonce bigint,
+  claimed_at bigint,
+  cancelled boolean,
+  -- The successor: a put that was made while the job was leased.
+  next_generation bigint,
+  next_due bigint,
+  next_put_at bigint,
+  next_priority smallint,
+  id text collate "C" not null,
+  -- Who holds the lease, or has done the job.
+  worker text,
+  -- Null means application/octet-stream. Of a done job: the type of its result.
+  content_type text,
+  next_content_type text,
+  failures json,
+  body bytea not null,
+  next_body bytea,
+  result bytea,
+  primary key (kind_id, id)
+) with (
+  fillfactor = 90,
+  -- By number of changes instead of by share of the table: with millions of waiting jobs, a share is reached too late.
+  autovacuum_vacuum_scale_factor = 0,
+  autovacuum_vacuum_threshold = 20000,
+  autovacuum_vacuum_cost_delay = 0,
+  autovacuum_analyze_scale_factor = 0,
+  autovacuum_analyze_threshold = 100000
+);
+-- Every list of a kind is a range of this index.
+create unique index job_list on requeue.job (kind_id, list, at, place);
+
+-- Changes of the numbers of jobs, one row per statement. Nothing waits for anything here: there is no row that two
+-- transactions update. Rows of transactions that have all ended are added up in `total`.
+create table requeue.delta (
+  kind_id int not null,
+  xid xid8 not null default pg_current_xact_id(),
+  pending bigint not null default 0,
+  leased bigint not null default 0,
+  dead bigint not null default 0,
+  done bigint not null default 0,
+  -- The highest that were assigned.
+  generation bigint not null default 0,
+  fence bigint not null default 0
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+create index delta_kind on requeue.delta (kind_id, xid);
+
+-- The sum of all deltas of transactions before `upto`. The row with the highest number counts.
+create table requeue.total (
+  kind_id int not null,
+  number bigint not null default nextval('requeue.number'),
+  upto xid8 not null,
+  pending bigint not null,
+  leased bigint not null,
+  dead bigint not null,
+  done bigint not null,
+  generation bigint not null,
+  fence bigint not null,
+  primary key (kind_id, number)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- The used part of rate limits. The row with the highest number counts.
+create table requeue.rate_use (
+  kind_id int not null,
+  number bigint not null default nextval('requeue.number'),
+  parts bigint not null,
+  at bigint not null,
+  primary key (kind_id, number)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+create table requeue.schedule (
+  kind_id int not null,
+  id text collate "C" not null,
+  rule text not null,
+  time_zone text not null,
+  content_type text,
+  body bytea not null,
+  -- 0: one run, 1: none, 2: all.
+  missed smallint not null,
+  next bigint not null,
+  primary key (kind_id, id)
+);

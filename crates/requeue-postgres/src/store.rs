@@ -1,0 +1,299 @@
+//! [`PostgresStore`] and its implementation of [`Store`].
+
+use crate::database::{Database, Failure};
+use crate::error::PostgresConnectError;
+use crate::marks::Marks;
+use crate::migrations;
+use crate::options::Options;
+use crate::statements::Statements;
+use crate::watch::{self, Watch};
+use requeue::Clock;
+use requeue_jobs::limits::MAX_KINDS;
+use requeue_jobs::rules::Turns;
+use requeue_jobs::{
+    BatchResults, Change, ChangeError, Changed, Claim, Claimed, Invalid, JobId, JobView, Kind,
+    KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
+    ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
+    StoreFuture, StoreStatus, Tick, Ticked, TimePage, TimeQuery, WallClock,
+};
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A [`Store`] that keeps jobs in Postgres.
+///
+/// Cloning is cheap, and clones share their connections. The store works with any async executor and
+/// from plain threads: it runs its network I/O on a thread of its own. That thread ends when the last
+/// clone is dropped.
+///
+/// ```no_run
+/// use requeue_jobs::Jobs;
+/// use requeue_postgres::PostgresStore;
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// # async fn doc() -> Result<(), Box<dyn std::error::Error>> {
+/// let jobs = Jobs::new(Arc::new(PostgresStore::connect("postgres://app@localhost/shop").await?));
+/// jobs.put("order.close", "order-42", "unpaid").after(Duration::from_secs(300)).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct PostgresStore {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) database: Database,
+    pub(crate) statements: Statements,
+    pub(crate) marks: Marks,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) turns: Mutex<Turns>,
+    /// The kind that the last reap ended with. The next reap continues after it.
+    pub(crate) reaped: Mutex<Option<String>>,
+    /// The numbers of kinds. A kind is never removed, so they stay valid.
+    kinds: Mutex<HashMap<Kind, i32>>,
+    /// Replaces the server's clock in tests.
+    pub(crate) wall_clock: Option<WallClock>,
+}
+
+/// A kind that exists.
+#[derive(Debug, Clone)]
+pub(crate) struct KindRef {
+    pub(crate) name: Kind,
+    pub(crate) number: i32,
+}
+
+/// Locks a mutex and ignores poisoning: no code that holds one of these locks leaves partial changes
+/// behind when it panics.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PostgresStore {
+    /// Connects to the database at `url` with the default [`Options`], and creates or updates the tables.
+    ///
+    /// The URL is `postgres://user:password@host:port/database`, with the parameters of libpq: several
+    /// hosts, `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `target_session_attrs`, `application_name`,
+    /// `options` and more. TLS is used if the server supports it, unless `sslmode` specifies otherwise.
+    ///
+    /// Fails with a [`PostgresConnectError`] if the URL is invalid, the server is not available or refuses
+    /// access, its version is too old, or its tables have a newer version.
+    pub async fn connect(url: &str) -> Result<Self, PostgresConnectError> {
+        PostgresStore::connect_with(url, Options::default()).await
+    }
+
+    /// Connects as [`connect`](Self::connect) does, with the given options. Also fails if an option
+    /// is invalid.
+    pub async fn connect_with(url: &str, options: Options) -> Result<Self, PostgresConnectError> {
+        PostgresStore::connect_at(url, options, None).await
+    }
+
+    /// Connects, and uses the time of `wall_clock` in place of the server's. For tests.
+    #[doc(hidden)]
+    pub async fn connect_at(
+        url: &str,
+        options: Options,
+        wall_clock: Option<WallClock>,
+    ) -> Result<Self, PostgresConnectError> {
+        let statements = Statements::new(&options.schema);
+        let clock = wall_clock.as_ref().map_or_else(Clock::system, |at| at.clock().clone());
+        let database = Database::open(url, options)?;
+        let shared = Arc::new(Shared {
+            database,
+            statements,
+            marks: Marks::default(),
+            watch: Arc::new(Watch::new(clock)),
+            turns: Mutex::default(),
+            reaped: Mutex::default(),
+            kinds: Mutex::default(),
+            wall_clock,
+        });
+        let opening = shared.clone();
+        let address = shared.database.address.clone();
+        let opened =
+            shared.database.spawn(async move { migrations::migrate(&opening.database).await });
+        opened.await.map_err(|error| PostgresConnectError::Unavailable {
+            address,
+            reason: error.to_string(),
+        })??;
+        watch::start(&shared);
+        Ok(PostgresStore { shared })
+    }
+
+    /// Runs a call on the thread of the connections. If its future is dropped, the call continues.
+    fn run<'a, T, F>(&'a self, call: impl FnOnce(Arc<Shared>) -> F) -> StoreFuture<'a, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let task = self.shared.database.spawn(call(self.shared.clone()));
+        Box::pin(async move {
+            task.await
+                .unwrap_or_else(|error| Err(StoreError::Unknown { reason: error.to_string() }))
+        })
+    }
+}
+
+impl Shared {
+    /// The time for a statement: that of a test, or `None` for the server's.
+    pub(crate) fn test_time(&self) -> Option<i64> {
+        self.wall_clock.as_ref().map(|clock| crate::rows::stored_time(clock.now()))
+    }
+
+    /// Returns a kind, or `None` if there is no such kind.
+    pub(crate) async fn kind(&self, name: &Kind) -> Result<Option<KindRef>, StoreError> {
+        Ok(self.kinds_of(std::slice::from_ref(name)).await?.pop())
+    }
+
+    /// Returns those of these kinds that exist, in this order.
+    pub(crate) async fn kinds_of(&self, names: &[Kind]) -> Result<Vec<KindRef>, StoreError> {
+        let unknown: Vec<&str> = {
+            let known = lock(&self.kinds);
+            names.iter().filter(|name| !known.contains_key(*name)).map(Kind::as_str).collect()
+        };
+        if !unknown.is_empty() {
+            let rows = self.database.query(&self.statements.find_kinds, &[&unknown]).await;
+            for row in rows.map_err(Failure::for_read)? {
+                if let Ok(name) = Kind::new(row.get::<_, &str>(0)) {
+                    self.learn(name, row.get(1));
+                }
+            }
+        }
+        let known = lock(&self.kinds);
+        let of = |name: &Kind| {
+            known.get(name).map(|number| KindRef { name: name.clone(), number: *number })
+        };
+        Ok(names.iter().filter_map(of).collect())
+    }
+
+    fn learn(&self, name: Kind, number: i32) {
+        let mut known = lock(&self.kinds);
+        if known.len() >= MAX_KINDS {
+            known.clear();
+        }
+        known.insert(name, number);
+    }
+
+    /// Creates those of these kinds that do not exist, as far as the limit allows.
+    pub(crate) async fn make(&self, names: &[Kind]) -> Result<(), StoreError> {
+        let known = self.kinds_of(names).await?;
+        let known: HashSet<&Kind> = known.iter().map(|kind| &kind.name).collect();
+        let names: Vec<&str> =
+            names.iter().filter(|name| !known.contains(name)).map(Kind::as_str).collect();
+        let rows = self.database.query(&self.statements.make_kinds, &[&names]).await;
+        for row in rows.map_err(Failure::for_read)? {
+            if let (Ok(name), Some(number)) = (Kind::new(row.get::<_, &str>(0)), row.get(1)) {
+                self.learn(name, number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a kind, and creates it if there is none.
+    pub(crate) async fn made(&self, name: &Kind) -> Result<KindRef, StoreError> {
+        if let Some(kind) = self.kind(name).await? {
+            return Ok(kind);
+        }
+        self.make(std::slice::from_ref(name)).await?;
+        self.kind(name).await?.ok_or_else(|| {
+            let (what, limit) = ("kinds", MAX_KINDS);
+            Invalid::TooMany { what, count: limit + 1, limit }.into()
+        })
+    }
+}
+
+impl Store for PostgresStore {
+    fn put(&self, puts: Vec<Put>) -> StoreFuture<'_, BatchResults<Placed, PutError>> {
+        self.run(|shared| async move { shared.put_all(puts).await })
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Claimed> {
+        self.run(|shared| async move { shared.claim_of_kinds(claim).await })
+    }
+
+    fn settle(
+        &self,
+        settlements: Vec<Settle>,
+    ) -> StoreFuture<'_, BatchResults<Settled, SettleError>> {
+        self.run(|shared| async move { shared.settle_all(settlements).await })
+    }
+
+    fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
+        self.run(|shared| async move { shared.change_all(changes).await })
+    }
+
+    fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
+        self.run(|shared| async move { shared.restore_all(restore).await })
+    }
+
+    fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
+        Box::pin(self.wait_for(kinds, limit))
+    }
+
+    fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
+        self.run(move |shared| async move { shared.reap_kinds(max).await })
+    }
+
+    fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
+        self.run(|shared| async move { shared.view_of(kind, id).await })
+    }
+
+    fn list(&self, query: Query) -> StoreFuture<'_, Page> {
+        self.run(|shared| async move { shared.page(query).await })
+    }
+
+    fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
+        self.run(|shared| async move { shared.page_by_time(query).await })
+    }
+
+    fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
+        self.run(|shared| async move { shared.views_of_kinds().await })
+    }
+
+    fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
+        self.run(|shared| async move { shared.view_of_kind(kind).await })
+    }
+
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
+        self.run(move |shared| async move { shared.count_upcoming(kind, spans).await })
+    }
+
+    fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
+        self.run(|shared| async move { shared.settings_of(kind).await })
+    }
+
+    fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
+        self.run(|shared| async move { shared.set_of(kind, settings).await })
+    }
+
+    fn set_schedule(
+        &self,
+        kind: Kind,
+        schedule: Schedule,
+        condition: ScheduleCondition,
+    ) -> StoreFuture<'_, bool> {
+        self.run(move |shared| async move { shared.keep_schedule(kind, schedule, condition).await })
+    }
+
+    fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
+        self.run(|shared| async move { shared.schedule_of(kind, id).await })
+    }
+
+    fn remove_schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, bool> {
+        self.run(|shared| async move { shared.drop_schedule(kind, id).await })
+    }
+
+    fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
+        self.run(|shared| async move { shared.schedules_of(kind).await })
+    }
+
+    fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
+        self.run(|shared| async move { shared.tick_schedule(tick).await })
+    }
+
+    fn status(&self) -> StoreStatus {
+        self.shared.database.status()
+    }
+}

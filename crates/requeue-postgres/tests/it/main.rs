@@ -1,0 +1,7 @@
+//! All integration tests of the crate, as one program: linking takes longer than most of them.
+//!
+//! Tests start the Postgres servers that they need, each on a port of its own.
+
+mod conformance;
+mod histories;
+mod support;
