@@ -5,9 +5,11 @@
 //!   measure SUITE SYSTEM WORKLOAD SECONDS …    one measurement
 //!   prepare SYSTEM PENDING SCRATCH             creates a queue that measurements need on disk
 //!   redis SYSTEM WORKLOAD SECONDS PORT PROGRAM …    measures a program on a Redis
+//!   postgres SYSTEM WORKLOAD SECONDS PORT PROGRAM …    measures a program on a Postgres
 //!   http SYSTEM WORKLOAD SECONDS SCRATCH PROGRAM    measures a server
 //!   clients SYSTEM WORKLOAD SECONDS SCRATCH SERVER PROGRAMS    measures the worker of a client
 //!   obey URL                                   requeue as a program that is measured on a Redis
+//!   obey-postgres SYSTEM …                     a system as a program that is measured on a Postgres
 //!   figures ROOT                               copies the figures of all results into documents
 //! ```
 
@@ -27,21 +29,26 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use system::{Programs, System};
+use workloads::postgres::{self, PostgresServer};
 use workloads::{clients, http, redis};
 
 const USAGE: &str = "usage:
-  requeue-bench run --suite core|wheel|jobs|disk|redis|http|push|dashboard|clients --out FILE [--quick]
+  requeue-bench run --suite core|wheel|jobs|disk|redis|postgres|http|push|dashboard|clients
+                    --out FILE [--quick]
                     [--machine NAME] [--commit ID] [--profile NAME] [--scratch DIR]
                     [--go PROGRAM] [--kube PROGRAM] [--java CLASSES] [--beanstalkd]
                     [--requeue PROGRAM] [--faktory PROGRAM]
                     [--asynq PROGRAM] [--bullmq SCRIPT] [--apalis PROGRAM]
+                    [--postgres FOLDER] [--pgmq FILE] [--river PROGRAM] [--node-postgres FOLDER]
                     [--clients PROGRAMS]
   requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS [SCRATCH]
   requeue-bench prepare SYSTEM PENDING SCRATCH
   requeue-bench redis SYSTEM WORKLOAD SECONDS PORT [PROGRAM …]
+  requeue-bench postgres SYSTEM WORKLOAD SECONDS PORT PROGRAM …
   requeue-bench http SYSTEM WORKLOAD SECONDS SCRATCH [PROGRAM]
   requeue-bench clients SYSTEM WORKLOAD SECONDS SCRATCH SERVER PROGRAMS
   requeue-bench obey URL
+  requeue-bench obey-postgres SYSTEM [FILE] URL
   requeue-bench figures ROOT";
 
 fn main() -> ExitCode {
@@ -59,6 +66,9 @@ fn main() -> ExitCode {
         ["redis", system, workload, seconds, port, ref program @ ..] => {
             measure_on_redis(system, workload, seconds, port, program)
         }
+        ["postgres", system, workload, seconds, port, ref program @ ..] if !program.is_empty() => {
+            measure_on_postgres(system, workload, seconds, port, program)
+        }
         ["http", system, workload, seconds, scratch] => {
             measure_server(system, workload, seconds, scratch, None)
         }
@@ -73,6 +83,7 @@ fn main() -> ExitCode {
             redis::obey(url);
             Ok(())
         }
+        ["obey-postgres", system, ref arguments @ ..] => postgres::obey(system, arguments),
         _ => Err(USAGE.to_owned()),
     };
     match answer {
@@ -113,6 +124,18 @@ fn measure_on_redis(
     let (system, budget) = (named(system)?, budget(seconds)?);
     let port = port.parse().map_err(|e| format!("port {port:?}: {e}"))?;
     print("redis", system, workload, redis::measure(system, workload, budget, port, program))
+}
+
+fn measure_on_postgres(
+    system: &str,
+    workload: &str,
+    seconds: &str,
+    port: &str,
+    program: &[&str],
+) -> Result<(), String> {
+    let (system, budget) = (named(system)?, budget(seconds)?);
+    let port = port.parse().map_err(|e| format!("port {port:?}: {e}"))?;
+    print("postgres", system, workload, postgres::measure(workload, budget, port, program))
 }
 
 fn measure_server(
@@ -209,6 +232,10 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--faktory" => programs.faktory = Some(PathBuf::from(value)),
             "--asynq" => programs.asynq = Some(PathBuf::from(value)),
             "--bullmq" => programs.bullmq = Some(PathBuf::from(value)),
+            "--postgres" => programs.postgres_bin = Some(PathBuf::from(value)),
+            "--pgmq" => programs.pgmq = Some(PathBuf::from(value)),
+            "--river" => programs.river = Some(PathBuf::from(value)),
+            "--node-postgres" => programs.node_postgres = Some(PathBuf::from(value)),
             "--clients" => programs.clients = Some(PathBuf::from(value)),
             "--apalis" => programs.apalis = Some(PathBuf::from(value)),
             _ => return Err(format!("unknown option {name}\n{USAGE}")),
@@ -221,27 +248,37 @@ fn options(args: &[&str]) -> Result<Options, String> {
 fn run(args: &[&str]) -> Result<(), String> {
     let Options { suite, out, quick, machine, commit, profile, mut programs } = options(args)?;
     let mut workloads = suite::workloads(&suite, quick).ok_or_else(|| {
-        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis, http, push and clients")
+        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis, postgres, http, push, dashboard \
+             and clients")
     })?;
     let plan = match (quick, suite.as_str()) {
+        (true, "postgres") => Plan::POSTGRES_QUICK,
         (true, _) => Plan::QUICK,
         // Preparing ten million timers takes a while.
         (false, "wheel") => Plan { rounds: 3, ..Plan::NORMAL },
         (false, "disk") => Plan::DISK,
         (false, "redis" | "clients") => Plan::REDIS,
+        (false, "postgres") => Plan::POSTGRES,
         (false, "http" | "push" | "dashboard") => Plan::HTTP,
         (false, _) => Plan::NORMAL,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("{suite} on {machine}, {cores} cores, commit {commit}, profile {profile}");
-    // Lives until all measurements are done.
-    let mut _server = None;
+    // They live until all measurements are done.
+    let (mut _redis, mut _postgres) = (None, None);
     let mut versions = BTreeMap::new();
     if suite == "redis" {
         let server = redis::server();
         programs.redis = Some(server.port());
         versions = redis::versions(&programs, &server).map_err(|error| error.to_string())?;
-        _server = Some(server);
+        _redis = Some(server);
+    }
+    if suite == "postgres" {
+        let bin = programs.postgres_bin.as_deref().ok_or("postgres needs --postgres")?;
+        let server = PostgresServer::start(bin, programs.scratch.clone());
+        programs.postgres = Some(server.port());
+        versions = postgres::versions(&programs, &server).map_err(|error| error.to_string())?;
+        _postgres = Some(server);
     }
     if suite == "clients" {
         workloads.retain(|workload| programs.has_client(&workload.name));

@@ -136,14 +136,18 @@ fn line(file: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 }
 
 /// Prints requeue compared with each other system, or alone if there is none, and the
-/// goal if there is one.
+/// goal if there is one. The systems of a workload without requeue are printed one by one.
 pub(crate) fn print(suite: &str, series: &[Series]) {
     println!(
         "{:<20}{:<16}{:>10}  {:<18}{:>10}{:>8}   {:<14}to reach",
         "workload", "system", "ours", "peer", "theirs", "ratio", "low–high"
     );
     let comparisons = comparisons(series);
-    for ours in series.iter().filter(|series| series.system.is_ours()) {
+    let has_ours = |workload: &str| {
+        series.iter().any(|series| series.workload == workload && series.system.is_ours())
+    };
+    let is_shown = |series: &&Series| series.system.is_ours() || !has_ours(&series.workload);
+    for ours in series.iter().filter(is_shown) {
         let mut start =
             format!("{:<20}{:<16}{:>10}", ours.workload, ours.system.name(), median_of(ours));
         let with_peers = comparisons

@@ -29,6 +29,8 @@ const ALONE: &[System] = &[Requeue];
 const REDIS: &[System] = &[Requeue, Asynq, BullMq, Apalis];
 const REDIS_PUT: &[System] = &[Requeue, Asynq, BullMq, Apalis, RedisSet, RedisZadd];
 const REDIS_PROCESS: &[System] = &[Requeue, Asynq, BullMq, Apalis, ApalisUnlocked];
+const POSTGRES: &[System] = &[Requeue, Pgmq, GraphileWorker, River, PgBoss];
+const POSTGRES_LATE: &[System] = &[Requeue, RequeuePolling, Pgmq, GraphileWorker, River, PgBoss];
 const HTTP: &[System] = &[Requeue, RequeueInProcess, Beanstalkd, FaktorySynced, Faktory];
 const HTTP_WAIT: &[System] = &[Requeue, Beanstalkd];
 
@@ -90,6 +92,16 @@ const ON_REDIS: &[(&str, &[System], bool)] = &[
 ];
 
 /// Columns as in `DISK`.
+const ON_POSTGRES: &[(&str, &[System], bool)] = &[
+    ("cpu-bulk", POSTGRES, false),
+    ("process-50", POSTGRES, false),
+    ("lateness", POSTGRES_LATE, false),
+    ("bytes", POSTGRES, true),
+    ("held-snapshot", POSTGRES, true),
+    ("pending-10m", &[Requeue, Pgmq], true),
+];
+
+/// Columns as in `DISK`.
 const OVER_HTTP: &[(&str, &[System], bool)] = &[
     ("put-1", HTTP, false),
     ("put-1-c16", HTTP, false),
@@ -141,6 +153,7 @@ pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
         "jobs" => Some(jobs()),
         "disk" => Some(disk(quick)),
         "redis" => Some(each(ON_REDIS)),
+        "postgres" => Some(postgres(quick)),
         "http" => Some(http(quick)),
         "push" => Some(each(PUSH)),
         "dashboard" => Some(each(DASHBOARD)),
@@ -218,6 +231,13 @@ fn each(workloads: &[(&str, &[System], bool)]) -> Vec<Workload> {
     workloads.iter().map(workload).collect()
 }
 
+fn postgres(quick: bool) -> Vec<Workload> {
+    let mut workloads = each(ON_POSTGRES);
+    // It takes minutes to insert ten million jobs.
+    workloads.retain(|workload| !quick || workload.name != "pending-10m");
+    workloads
+}
+
 fn http(quick: bool) -> Vec<Workload> {
     // Systems that sync each job separately take seconds for a batch of each connection.
     let in_time = |name: &str| !quick || !(name.ends_with("c64") || name.contains("100-c"));
@@ -235,9 +255,18 @@ mod tests {
 
     #[test]
     fn quick_suites_are_part_of_the_whole_ones() {
-        for suite in
-            ["core", "wheel", "jobs", "disk", "redis", "http", "push", "dashboard", "clients"]
-        {
+        for suite in [
+            "core",
+            "wheel",
+            "jobs",
+            "disk",
+            "redis",
+            "postgres",
+            "http",
+            "push",
+            "dashboard",
+            "clients",
+        ] {
             let names = |quick| -> Vec<String> {
                 let workloads = workloads(suite, quick).expect("there is such a suite");
                 workloads.into_iter().map(|workload| workload.name).collect()

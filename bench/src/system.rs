@@ -50,12 +50,19 @@ pub(crate) enum System {
     /// `redis-benchmark`: the upper limit of a server.
     RedisSet,
     RedisZadd,
+    /// requeue on Postgres without LISTEN and NOTIFY.
+    RequeuePolling,
+    /// A queue in SQL, without a worker of its own.
+    Pgmq,
+    GraphileWorker,
+    River,
+    PgBoss,
 }
 
 use System::*;
 
 impl System {
-    const ALL: [System; 28] = [
+    const ALL: [System; 33] = [
         Requeue,
         RequeueString,
         RequeueFifo,
@@ -84,6 +91,11 @@ impl System {
         ApalisUnlocked,
         RedisSet,
         RedisZadd,
+        RequeuePolling,
+        Pgmq,
+        GraphileWorker,
+        River,
+        PgBoss,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -116,6 +128,11 @@ impl System {
             ApalisUnlocked => "apalis-unlocked",
             RedisSet => "redis-set",
             RedisZadd => "redis-zadd",
+            RequeuePolling => "requeue-polling",
+            Pgmq => "pgmq",
+            GraphileWorker => "graphile-worker",
+            River => "river",
+            PgBoss => "pg-boss",
         }
     }
 
@@ -149,6 +166,15 @@ pub(crate) struct Programs {
     pub(crate) clients: Option<PathBuf>,
     /// The port of the Redis server.
     pub(crate) redis: Option<u16>,
+    /// The folder with the programs of a Postgres server.
+    pub(crate) postgres_bin: Option<PathBuf>,
+    /// The port of the Postgres server.
+    pub(crate) postgres: Option<u16>,
+    /// The SQL file.
+    pub(crate) pgmq: Option<PathBuf>,
+    pub(crate) river: Option<PathBuf>,
+    /// The folder with the scripts of graphile-worker and pg-boss.
+    pub(crate) node_postgres: Option<PathBuf>,
     /// The directory for files, until all is measured.
     pub(crate) scratch: Option<PathBuf>,
 }
@@ -166,6 +192,9 @@ impl Programs {
             Asynq => self.asynq.is_some() || self.clients.is_some(),
             BullMq => self.bullmq.is_some() || self.clients.is_some(),
             Apalis | ApalisUnlocked => self.apalis.is_some(),
+            Pgmq => self.pgmq.is_some(),
+            River => self.river.is_some(),
+            GraphileWorker | PgBoss => self.node_postgres.is_some(),
             _ => true,
         }
     }
@@ -197,6 +226,23 @@ impl Programs {
         })
     }
 
+    /// The program that executes commands on a Postgres, or `None` if there is none.
+    pub(crate) fn postgres_client(&self, system: System) -> Result<Option<Vec<PathBuf>>, Error> {
+        let this = std::env::current_exe().map_err(Error::OwnProgram)?;
+        let ours = |more: Vec<PathBuf>| {
+            [vec![this, "obey-postgres".into(), system.name().into()], more].concat()
+        };
+        let script =
+            |folder: &PathBuf| vec!["node".into(), folder.join(format!("{}.js", system.name()))];
+        Ok(match system {
+            Requeue | RequeuePolling => Some(ours(Vec::new())),
+            Pgmq => self.pgmq.clone().map(|sql| ours(vec![sql])),
+            River => self.river.clone().map(|program| vec![program]),
+            GraphileWorker | PgBoss => self.node_postgres.as_ref().map(script),
+            _ => None,
+        })
+    }
+
     /// The program that measures once and prints the result.
     pub(crate) fn command(
         &self,
@@ -209,6 +255,12 @@ impl Programs {
             let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
             command.args(["redis", system.name(), workload, &seconds.to_string()]);
             command.arg(port.to_string()).args(self.client(system)?.unwrap_or_default());
+            return Ok(command);
+        }
+        if let Some(port) = self.postgres {
+            let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
+            command.args(["postgres", system.name(), workload, &seconds.to_string()]);
+            command.arg(port.to_string()).args(self.postgres_client(system)?.unwrap_or_default());
             return Ok(command);
         }
         if suite == "clients" {

@@ -19,7 +19,7 @@ use faktory::Durable;
 use in_process::InProcess;
 use load::{Caller, Shape};
 use requeue_bench::Measurement;
-pub(super) use server::Server;
+pub(super) use server::{Server, free_address};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

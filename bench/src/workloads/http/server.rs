@@ -87,7 +87,7 @@ impl Drop for Server {
 }
 
 /// A port that is not in use. Another process could take it before the server does, but hardly will.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     listener.and_then(|listener| listener.local_addr()).expect("there is a free port")
 }
