@@ -65,6 +65,13 @@ impl Shared {
         let worker = escape(claim.worker.as_str());
         let (most, nonce) = (i32::try_from(asked).unwrap_or(i32::MAX), claim.nonce.cast_signed());
         let mark = look.mark;
+        let acks = self.acks.take_along(kind.number);
+        let batch = acks.as_ref().map(|acks| &acks.batch);
+        let (acked, fences, nonces) = (
+            batch.map(|acks| &acks.ids),
+            batch.map(|acks| &acks.fences),
+            batch.map(|acks| &acks.nonces),
+        );
         let rows = self
             .database
             .query(
@@ -80,18 +87,28 @@ impl Shared {
                     &mark.at,
                     &mark.place,
                     &mark.lease,
+                    &look.rescans,
+                    &acked,
+                    &fences,
+                    &nonces,
                 ],
             )
-            .await
-            .map_err(Failure::for_write)?;
+            .await;
+        if let Some(acks) = acks {
+            let gone =
+                |rows: &Vec<Row>| rows.iter().filter(is_acked).map(|row| row.get(0)).collect();
+            acks.report(rows.as_ref().map(gone).map_err(Failure::clone));
+        }
+        let rows = rows.map_err(Failure::for_write)?;
         let Some(header) = rows.iter().find(|row| row.get::<_, Option<&str>>(0).is_none()) else {
             return Err(crate::rows::damaged("a claim without a result"));
         };
         let (now, ends_at) = (time(header.get(1)), time(header.get(2)));
+        let next = header.get::<_, Option<i64>>(4).map(time);
         match header.get::<_, i32>(3) {
             CLAIMED => {}
             PAUSED => {
-                self.marks.looked(&look, None, None);
+                self.marks.looked(&look, None, None, None);
                 self.watch.forget(kind);
                 return Ok(());
             }
@@ -101,15 +118,16 @@ impl Shared {
         }
         let mut jobs = Vec::with_capacity(rows.len());
         let mut reached: Option<(i64, i64)> = None;
-        for row in rows.iter().filter(|row| row.get::<_, Option<&str>>(0).is_some()) {
+        for row in rows.iter().filter(is_claimed) {
             let (job, place) = job(&kind.name, row, claim.nonce, ends_at)?;
             reached = reached.max(Some(place));
             jobs.push((place, job));
         }
         // The rows are in the order in which they were locked, which is the right one; but nothing guarantees it.
         jobs.sort_by_key(|(place, _)| *place);
-        self.marks.looked(&look, reached, Some(now));
-        self.watch.claimed(kind, !jobs.is_empty());
+        let took = Duration::from_micros(number(header.get::<_, Option<i64>>(5).unwrap_or(0)));
+        self.marks.looked(&look, reached, Some(now), Some(took));
+        let is_empty = jobs.is_empty();
         for (_, job) in jobs {
             room.size.add(job.body.len());
             room.jobs = room.jobs.saturating_sub(1);
@@ -118,8 +136,9 @@ impl Shared {
         if room.jobs > 0 {
             // If the next job did not fit, the result ends here. No body is longer than this.
             let _ = room.size.fits(MAX_BODY_LEN);
-            self.watch.forget(kind);
+            self.watch.learn(kind, next.map(|next| next.saturating_since(now)));
         }
+        self.watch.claimed(kind, !is_empty);
         Ok(())
     }
 
@@ -161,6 +180,16 @@ impl Shared {
 
 fn number_of_millis(duration: Duration) -> i64 {
     crate::rows::stored_time(Timestamp::default().saturating_add(duration))
+}
+
+/// Whether a row of the statement `claim` is a claimed job.
+fn is_claimed(row: &&Row) -> bool {
+    row.get::<_, Option<i64>>(8).is_some()
+}
+
+/// Whether it is a job that was acked.
+fn is_acked(row: &&Row) -> bool {
+    row.get::<_, Option<&str>>(0).is_some() && !is_claimed(row)
 }
 
 /// Reads a claimed job, and the place where it was.

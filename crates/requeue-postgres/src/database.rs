@@ -34,7 +34,7 @@ pub(crate) type Params<'a> = [&'a (dyn ToSql + Sync)];
 const REPEATS: usize = 10;
 
 /// Why a statement has no result.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Failure {
     /// Nothing was changed.
     NotDone(String),

@@ -115,7 +115,7 @@ impl Shared {
         let look =
             self.database.query(&self.statements.reap, &[&test, &kind.number, &most, &mark]).await;
         let look = look.map_err(Failure::for_write)?;
-        self.marks.looked(&look_at, None, None);
+        self.marks.looked(&look_at, None, None, None);
         let (mut dropped, has_expired): (i64, bool) = (look[0].get(0), look[0].get(1));
         if has_expired && max > 0 {
             let load = Load { claimable: Some((0, max)), ..Load::default() };

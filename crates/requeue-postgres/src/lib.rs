@@ -22,6 +22,7 @@
 //! With [`PutInTransaction`], a job is put in a transaction of the application: the job exists if and
 //! only if the transaction commits. From other languages, call the SQL function `requeue.put`.
 
+mod acks;
 mod change;
 mod check;
 mod claim;

@@ -4,9 +4,13 @@
 //! claim that began at the start of its list would read all of them: after minutes, hundreds of thousands. So a claim begins
 //! at a *mark*: the place that this process had reached a moment ago.
 //!
-//! A mark is a hint. A job can appear before it: its transaction was committed later than its due time, or another process
-//! has released it. So now and then a claim reads from the start, the more seldom the longer that takes.
+//! A mark is a hint. A job can appear before it, because its transaction was committed later than its due time, or because
+//! another process has released it. So a claim begins at the place that was reached [`NEAR`] ago, which most commits do not
+//! take; every [`FAR_INTERVAL`] one begins at the place that was reached [`FAR`] ago; and now and then one begins at the start,
+//! the more seldom the longer that takes. As long as that is [`CHEAP`], which it is unless a snapshot is held, a claim that finds
+//! nothing looks from the start as well: that it returns nothing then means that there is nothing.
 
+use crate::rows::{stored_number, stored_time};
 use crate::store::lock;
 use requeue_jobs::Timestamp;
 use requeue_jobs::limits::MAX_KINDS;
@@ -15,14 +19,18 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// A mark is this old: transactions that take longer to commit than this are found by reading from the start.
-const LAG: Duration = Duration::from_millis(200);
+const NEAR: Duration = Duration::from_millis(25);
+const FAR: Duration = Duration::from_secs(1);
+const FAR_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Leases that ended longer ago than this before the latest look are read from the start only.
-const LEASE_LAG: Duration = Duration::from_secs(1);
+/// Places that are reached within this time are remembered as one.
+const STEP: Duration = Duration::from_millis(10);
 
 /// Reading from the start takes at most this fraction of the time.
 const SHARE: u32 = 50;
+
+/// Reading from the start is cheap if it takes the server no longer than this.
+const CHEAP: Duration = Duration::from_millis(2);
 
 /// The longest time between two readings from the start.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -44,16 +52,33 @@ pub(crate) struct Marks {
 
 #[derive(Default)]
 struct KindMarks {
-    mark: Mark,
-    /// Places that were reached later than the mark, with the times when.
-    reached: VecDeque<(Instant, i64, i64)>,
-    /// When to read from the start.
+    /// Places that were reached, and when, the latest at the end. All up to the first one are older than [`FAR`], if it is.
+    reached: VecDeque<(Instant, (i64, i64))>,
+    /// At this time, no lease had expired.
+    leases: i64,
+    far_look_at: Option<Instant>,
     full_look_at: Option<Instant>,
+    /// Whether the latest look from the start was cheap.
+    is_cheap: bool,
+}
+
+impl KindMarks {
+    /// The mark for reading what may have appeared since a look that was this long ago.
+    fn mark(&self, ago: Duration, now: Instant) -> Mark {
+        let is_old = |when: &Instant| now.saturating_duration_since(*when) >= ago;
+        let reached = self.reached.iter().rev().find(|(when, _)| is_old(when));
+        let (at, place) = reached.map_or((0, 0), |(_, place)| *place);
+        let lease = self.leases.saturating_sub(stored_number(ago.as_millis() as u64)).max(0);
+        Mark { at, place, lease }
+    }
 }
 
 /// A statement that begins at a mark.
 pub(crate) struct Look {
     pub(crate) mark: Mark,
+    /// Whether it looks from the start if it finds nothing.
+    pub(crate) rescans: bool,
+    is_full: bool,
     began: Instant,
     kind: i32,
 }
@@ -67,56 +92,146 @@ impl Marks {
             kinds.clear();
         }
         let of = kinds.entry(kind).or_default();
-        while let Some((when, at, place)) = of.reached.front().copied()
-            && began.saturating_duration_since(when) > LAG
-        {
-            (of.mark.at, of.mark.place) = (at, place);
-            of.reached.pop_front();
+        let is_time = |at: Option<Instant>| at.is_none_or(|at| began >= at);
+        if is_time(of.full_look_at) {
+            // Others need not do the same meanwhile.
+            of.full_look_at = Some(began + LONGEST);
+            return Look { mark: Mark::default(), rescans: false, is_full: true, began, kind };
         }
-        let mark = match of.full_look_at {
-            Some(at) if began < at => of.mark,
-            _ => Mark::default(),
+        let ago = if is_time(of.far_look_at) {
+            of.far_look_at = Some(began + FAR_INTERVAL);
+            FAR
+        } else {
+            NEAR
         };
-        Look { mark, began, kind }
+        Look { mark: of.mark(ago, began), rescans: of.is_cheap, is_full: false, began, kind }
     }
 
     /// Records that a statement was completed. `reached`: it has taken all jobs up to this place. `leases`: at this time no
-    /// lease had expired.
+    /// lease had expired. `took`: the time of the server for it.
     pub(crate) fn looked(
         &self,
         look: &Look,
         reached: Option<(i64, i64)>,
         leases: Option<Timestamp>,
+        took: Option<Duration>,
     ) {
         let now = Instant::now();
         let mut kinds = lock(&self.kinds);
         let Some(of) = kinds.get_mut(&look.kind) else { return };
-        if look.mark == Mark::default() {
-            let took = now.saturating_duration_since(look.began);
+        if look.is_full || (look.rescans && took.is_some() && reached.is_none()) {
+            let took = took.unwrap_or(now.saturating_duration_since(look.began));
+            of.is_cheap = took <= CHEAP;
             of.full_look_at = Some(now + (took * SHARE).min(LONGEST));
         }
-        if let Some((at, place)) = reached
-            && of
-                .reached
-                .back()
-                .is_none_or(|(when, ..)| now.saturating_duration_since(*when) > LAG / 20)
+        let since = |when: Instant| now.saturating_duration_since(when);
+        if let Some(place) = reached
+            && of.reached.back().is_none_or(|(when, last)| since(*when) >= STEP && place > *last)
         {
-            of.reached.push_back((now, at, place));
+            of.reached.push_back((now, place));
+            while of.reached.get(1).is_some_and(|(when, _)| since(*when) >= FAR) {
+                of.reached.pop_front();
+            }
         }
         if let Some(leases) = leases {
-            let lag = u64::try_from(LEASE_LAG.as_millis()).unwrap_or(0);
-            of.mark.lease = crate::rows::stored_number(leases.as_millis().saturating_sub(lag));
+            of.leases = of.leases.max(stored_time(leases));
         }
     }
 
     /// A job has become pending at this place.
     pub(crate) fn lower(&self, kind: i32, to: Position) {
-        let to = (crate::rows::stored_time(to.at), crate::rows::stored_number(to.seq) - 1);
+        let to = (stored_time(to.at), stored_number(to.seq) - 1);
         let mut kinds = lock(&self.kinds);
         let Some(of) = kinds.get_mut(&kind) else { return };
-        if to < (of.mark.at, of.mark.place) {
-            (of.mark.at, of.mark.place) = to;
+        for (_, place) in &mut of.reached {
+            *place = (*place).min(to);
         }
-        of.reached.retain(|(_, at, place)| (*at, *place) <= to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach(marks: &Marks, place: (i64, i64)) {
+        let look = marks.look(1);
+        let leases = Timestamp::from_millis(place.0.cast_unsigned());
+        marks.looked(&look, Some(place), Some(leases), Some(Duration::ZERO));
+    }
+
+    /// Makes all that was recorded this much older.
+    fn age(marks: &Marks, by: Duration) {
+        let mut kinds = lock(&marks.kinds);
+        let of = kinds.get_mut(&1).unwrap();
+        let earlier = |at: Instant| at.checked_sub(by).unwrap();
+        of.reached.iter_mut().for_each(|(when, _)| *when = earlier(*when));
+        of.far_look_at = of.far_look_at.map(earlier);
+        of.full_look_at = of.full_look_at.map(earlier);
+    }
+
+    /// The next look, without one from the start.
+    fn look(marks: &Marks) -> Mark {
+        lock(&marks.kinds).get_mut(&1).unwrap().full_look_at = Some(Instant::now() + LONGEST);
+        marks.look(1).mark
+    }
+
+    #[test]
+    fn the_first_look_begins_at_the_start_and_those_beside_it_do_not() {
+        let marks = Marks::default();
+        let first = marks.look(1);
+        assert!(first.is_full);
+        assert!(!marks.look(1).is_full);
+    }
+
+    #[test]
+    fn a_place_counts_when_it_was_reached_a_moment_ago() {
+        let marks = Marks::default();
+        reach(&marks, (10_000, 1));
+        // Every so often one looks further back.
+        assert_eq!((look(&marks).at, look(&marks).at), (0, 0));
+        age(&marks, NEAR);
+        assert_eq!((look(&marks).at, look(&marks).lease), (10_000, 9_975));
+        reach(&marks, (20_000, 1));
+        age(&marks, FAR_INTERVAL);
+        let (far, near) = (look(&marks), look(&marks));
+        assert_eq!((far.at, near.at), (0, 20_000));
+        assert_eq!((far.lease, near.lease), (19_000, 19_975));
+        age(&marks, FAR);
+        assert_eq!(look(&marks).at, 20_000);
+    }
+
+    #[test]
+    fn a_job_that_returns_is_found_by_the_next_look() {
+        let marks = Marks::default();
+        reach(&marks, (10_000, 1));
+        age(&marks, FAR);
+        let to = Position { at: Timestamp::from_millis(5_000), seq: 7 };
+        marks.lower(1, to);
+        look(&marks);
+        let mark = look(&marks);
+        assert_eq!((mark.at, mark.place), (5_000, 6));
+    }
+
+    #[test]
+    fn looks_from_the_start_take_a_small_share_of_the_time() {
+        let marks = Marks::default();
+        let full = marks.look(1);
+        marks.looked(&full, None, None, Some(Duration::from_millis(100)));
+        age(&marks, Duration::from_secs(4));
+        assert!(!marks.look(1).is_full);
+        age(&marks, Duration::from_secs(2));
+        assert!(marks.look(1).is_full);
+    }
+
+    #[test]
+    fn a_claim_that_finds_nothing_looks_from_the_start_while_that_is_cheap() {
+        let marks = Marks::default();
+        let full = marks.look(1);
+        assert!(!full.rescans);
+        marks.looked(&full, Some((1, 1)), None, Some(CHEAP));
+        let claim = marks.look(1);
+        assert!(claim.rescans && !claim.is_full);
+        marks.looked(&claim, None, None, Some(CHEAP * 2));
+        assert!(!marks.look(1).rescans);
     }
 }

@@ -1,5 +1,6 @@
 //! Settlements: acks and extensions are one statement per kind, the others run the rules.
 
+use crate::acks::AckBatch;
 use crate::database::Failure;
 use crate::rows::{stored_number, time};
 use crate::rules_call::Load;
@@ -115,16 +116,14 @@ impl Shared {
             return Ok(());
         }
         acks.sort_unstable();
-        let ids: Vec<&str> = acks.iter().map(|(id, _)| &**id).collect();
         let receipts = || acks.iter().map(|(_, n)| &settlements[*n].receipt);
-        let fences: Vec<i64> = receipts().map(|receipt| stored_number(receipt.fence().0)).collect();
-        let nonces: Vec<i64> = receipts().map(|receipt| receipt.nonce().cast_signed()).collect();
-        let gone = self
-            .database
-            .query(&self.statements.ack, &[&kind.number, &ids, &fences, &nonces])
-            .await;
-        let gone = gone.map_err(Failure::for_write)?;
-        let gone: HashSet<&str> = gone.iter().map(|row| row.get(0)).collect();
+        let batch = AckBatch {
+            kind: kind.number,
+            ids: acks.iter().map(|(id, _)| id.clone().into_owned()).collect(),
+            fences: receipts().map(|receipt| stored_number(receipt.fence().0)).collect(),
+            nonces: receipts().map(|receipt| receipt.nonce().cast_signed()).collect(),
+        };
+        let gone = self.acks.execute(self, batch).await.map_err(Failure::for_write)?;
         for (id, n) in &acks {
             if gone.contains(&**id) {
                 results[*n] = Some(Ok(Settled::Done));

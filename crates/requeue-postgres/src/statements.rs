@@ -42,9 +42,10 @@ statements! {
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
         INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
     ) = "select job_id, outcome, generation from requeue._put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
-    claim(INT8, INT4, INT4, INT8, INT8, TEXT, INT8, INT8, INT8, INT8) =
-        "select id, due, generation, attempts, created_at, fence, content_type, body, place \
-         from requeue._claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    claim(
+        INT8, INT4, INT4, INT8, INT8, TEXT, INT8, INT8, INT8, INT8, BOOL, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY
+    ) = "select id, due, generation, attempts, created_at, fence, content_type, body, place \
+         from requeue._claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
     ack(INT4, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY) = "select requeue._ack($1, $2, $3, $4)";
     extend(INT8, INT4, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY) =
         "select id, ends_at from requeue._extend($1, $2, $3, $4, $5, $6)";
@@ -96,10 +97,10 @@ statements! {
              select j.*, row_number() over (order by case when $9 then -at else at end, case when $9 then -place else place end) as n, \
                octet_length(body) + coalesce(octet_length(next_body), 0) + coalesce(octet_length(result), 0) as length \
              from generate_series($3, $4) l (number) cross join lateral ( \
-               (select * from requeue.job j where not $9 and kind_id = $2 and list = l.number \
+               (select * from requeue.job j where not $9 and kind_list = $2 * 32 + l.number \
                  and (at, place) >= ($5, $6) and (at, place) <= ($7, $8) order by at, place limit $10) \
                union all \
-               (select * from requeue.job j where $9 and kind_id = $2 and list = l.number \
+               (select * from requeue.job j where $9 and kind_list = $2 * 32 + l.number \
                  and (at, place) >= ($5, $6) and (at, place) <= ($7, $8) order by at desc, place desc limit $10)) j \
              order by n limit $10) j) j \
          where before <= $11 order by n";
@@ -109,9 +110,11 @@ statements! {
          where $2::text is null or k.name = $2 order by k.name";
     upcoming(INT4, INT8, INT8, INT8) =
         "select (j.at - $2) / $3, count(*) from generate_series(0, 9) l (list) cross join lateral ( \
-           select at from requeue.job where kind_id = $1 and list = l.list and at >= $2 and at < $4) j group by 1";
-    peek(INT8, INT4_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY) =
-        "select kind, next from requeue._peek($1, $2, $3, $4, $5)";
+           select at from requeue.job where kind_list = $1 * 32 + l.list and at >= $2 and at < $4) j group by 1";
+    /// Also returns those of the kinds in `$6` that exist.
+    peek(INT8, INT4_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, TEXT_ARRAY) =
+        "select kind, next, null from requeue._peek($1, $2, $3, $4, $5) \
+         union all select kind_id, 0, name from requeue.kind where name = any($6)";
     reap(INT8, INT4, INT4, INT8) = "select dropped, expired from requeue._reap($1, $2, $3, $4)";
     kind_names() = "select name, kind_id from requeue.kind order by name";
 

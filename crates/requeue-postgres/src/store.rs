@@ -1,5 +1,6 @@
 //! [`PostgresStore`] and its implementation of [`Store`].
 
+use crate::acks::Acks;
 use crate::database::{Database, Failure};
 use crate::error::PostgresConnectError;
 use crate::marks::Marks;
@@ -47,6 +48,7 @@ pub struct PostgresStore {
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) statements: Statements,
+    pub(crate) acks: Acks,
     pub(crate) marks: Marks,
     pub(crate) watch: Arc<Watch>,
     pub(crate) turns: Mutex<Turns>,
@@ -103,6 +105,7 @@ impl PostgresStore {
         let shared = Arc::new(Shared {
             database,
             statements,
+            acks: Acks::default(),
             marks: Marks::default(),
             watch: Arc::new(Watch::new(clock)),
             turns: Mutex::default(),
@@ -161,14 +164,19 @@ impl Shared {
                 }
             }
         }
+        Ok(self.known_kinds(names))
+    }
+
+    /// Returns those of these kinds whose numbers are known, in this order.
+    pub(crate) fn known_kinds(&self, names: &[Kind]) -> Vec<KindRef> {
         let known = lock(&self.kinds);
         let of = |name: &Kind| {
             known.get(name).map(|number| KindRef { name: name.clone(), number: *number })
         };
-        Ok(names.iter().filter_map(of).collect())
+        names.iter().filter_map(of).collect()
     }
 
-    fn learn(&self, name: Kind, number: i32) {
+    pub(crate) fn learn(&self, name: Kind, number: i32) {
         let mut known = lock(&self.kinds);
         if known.len() >= MAX_KINDS {
             known.clear();

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 /// The shortest time between two notifications of a process.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(5);
@@ -101,6 +101,17 @@ impl Watch {
             state.empty_claims.remove(&kind.name);
         } else {
             *state.empty_claims.entry(kind.name.clone()).or_default() += 1;
+        }
+    }
+
+    /// Records when the next job of a kind is due, after a claim that has returned all that were.
+    pub(crate) fn learn(&self, kind: &KindRef, after: Option<Duration>) {
+        let next = after
+            .map_or(NextWork::Never, |after| NextWork::At(self.clock.now().saturating_add(after)));
+        let mut state = lock(&self.state);
+        // Not if nobody waits: it would be outdated when someone does.
+        if state.waiting.contains_key(&kind.name) {
+            state.known.insert(kind.name.clone(), next);
         }
     }
 
@@ -255,17 +266,25 @@ impl Shared {
     }
 
     async fn peek(&self, names: &[Kind]) -> Result<Vec<(Kind, Option<Duration>)>, StoreError> {
-        let kinds = self.kinds_of(names).await?;
+        let kinds = self.known_kinds(names);
+        let is_known = |name: &Kind| kinds.iter().any(|kind| kind.name == *name);
+        let unknown: Vec<&str> =
+            names.iter().filter(|name| !is_known(name)).map(Kind::as_str).collect();
         let looks: Vec<_> = kinds.iter().map(|kind| self.marks.look(kind.number)).collect();
         let numbers: Vec<i32> = kinds.iter().map(|kind| kind.number).collect();
         let ats: Vec<i64> = looks.iter().map(|look| look.mark.at).collect();
         let places: Vec<i64> = looks.iter().map(|look| look.mark.place).collect();
         let leases: Vec<i64> = looks.iter().map(|look| look.mark.lease).collect();
-        let test = self.test_time();
-        let sql = &self.statements.peek;
-        let rows = self.database.query(sql, &[&test, &numbers, &ats, &places, &leases]).await;
-        let rows = rows.map_err(Failure::for_read)?;
-        looks.iter().for_each(|look| self.marks.looked(look, None, None));
+        let (test, sql) = (self.test_time(), &self.statements.peek);
+        let params: [&(dyn ToSql + Sync); 6] = [&test, &numbers, &ats, &places, &leases, &unknown];
+        let rows = self.database.query(sql, &params).await.map_err(Failure::for_read)?;
+        looks.iter().for_each(|look| self.marks.looked(look, None, None, None));
+        for row in &rows {
+            if let Some(Ok(name)) = row.get::<_, Option<&str>>(2).map(Kind::new) {
+                self.learn(name, row.get(0));
+            }
+        }
+        let kinds = self.known_kinds(names);
         let mut found: HashMap<i32, Option<i64>> =
             rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         let mut nexts = Vec::new();

@@ -61,6 +61,9 @@ create table requeue.job (
   updated_at bigint not null,
   attempts int not null default 0,
   deaths int not null default 0,
+  -- For the index of lists. If that began with `kind_id`, the planner could take it for a lookup by `kind_id` and `id`, and
+  -- does so on a table without statistics: it would then read all jobs of the kind.
+  kind_list int not null generated always as (kind_id * 32 + list) stored,
   -- The earliest due time that a put can set, while a backoff runs.
   floor bigint,
   -- When debounce began to count: null means `created_at`, 0 means that the next put begins.
@@ -85,7 +88,8 @@ create table requeue.job (
   body bytea not null,
   next_body bytea,
   result bytea,
-  primary key (kind_id, id)
+  -- Almost no two entries of the indexes are equal: looking for some to merge would be in vain.
+  primary key (kind_id, id) with (deduplicate_items = off)
 ) with (
   fillfactor = 90,
   -- By number of changes instead of by share of the table: with millions of waiting jobs, a share is reached too late.
@@ -96,7 +100,7 @@ create table requeue.job (
   autovacuum_analyze_threshold = 100000
 );
 -- Every list of a kind is a range of this index.
-create unique index job_list on requeue.job (kind_id, list, at, place);
+create index job_list on requeue.job (kind_list, at, place) with (deduplicate_items = off);
 
 -- Changes of the numbers of jobs, one row per statement. Nothing waits for anything here: there is no row that two
 -- transactions update. Rows of transactions that have all ended are added up in `total`.
@@ -113,11 +117,13 @@ create table requeue.delta (
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 create index delta_kind on requeue.delta (kind_id, xid);
 
--- The sum of all deltas of transactions before `upto`. The row with the highest number counts.
+-- The sum of all deltas of transactions before `upto`, except those in `running`, which had not ended then. The row with the
+-- highest number counts.
 create table requeue.total (
   kind_id int not null,
   number bigint not null default nextval('requeue.number'),
   upto xid8 not null,
+  running xid8[] not null default '{}',
   pending bigint not null,
   leased bigint not null,
   dead bigint not null,

@@ -68,8 +68,6 @@ declare
   k requeue.kind;
   j requeue.job;
   p record;
-  created text[];
-  generations bigint[];
   made bigint := 0; revived bigint := 0; replaced bigint := 0; highest bigint := 0;
   numbers bigint[];
   newest bigint; fresh bigint; base bigint; new_due bigint; new_number bigint; rank smallint;
@@ -85,26 +83,22 @@ begin
   numbers := array(select nextval('requeue.number') from generate_series(1, cardinality(ids)));
 
   -- Most puts create jobs. Rows are locked in the order of ids, here and below, so that no two calls wait for each other.
-  with made as (
-    insert into requeue.job (kind_id, list, priority, at, place, due, generation, created_at, updated_at, id, content_type, body)
-    select of_kind, s.priority, s.priority, s.due, s.number, s.due, k.generation_offset + s.number, now, now, s.id, s.type, s.body
-    from (
-      select v.id, v.body, v.type, v.number, coalesce(v.priority, 0::smallint) as priority,
-        least(case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end,
-          case when v.mode = 3 then now + v.wait else 9223372036854775807 end) as due
-      from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions)
-        v (id, body, number, type, delay, due, priority, mode, wait, condition)
-      where v.condition is distinct from 3 and coalesce(v.delay, 0) <= longest and coalesce(v.due, 0) - now <= longest
-      order by v.id
-    ) s
-    on conflict do nothing
-    returning job.id, job.generation
-  )
-  select array_agg(m.id), array_agg(m.generation), coalesce(max(m.generation), 0) into created, generations, highest from made m;
-  made := coalesce(cardinality(created), 0);
-  if made > 0 then
-    return query select u.id, 0::smallint, u.generation from unnest(created, generations) u (id, generation);
-  end if;
+  return query
+  insert into requeue.job (kind_id, list, priority, at, place, due, generation, created_at, updated_at, id, content_type, body)
+  select of_kind, s.priority, s.priority, s.due, s.number, s.due, k.generation_offset + s.number, now, now, s.id, s.type, s.body
+  from (
+    select v.id, v.body, v.type, v.number, coalesce(v.priority, 0::smallint) as priority,
+      least(case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end,
+        case when v.mode = 3 then now + v.wait else 9223372036854775807 end) as due
+    from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions)
+      v (id, body, number, type, delay, due, priority, mode, wait, condition)
+    where v.condition is distinct from 3 and coalesce(v.delay, 0) <= longest and coalesce(v.due, 0) - now <= longest
+    order by v.id
+  ) s
+  on conflict (kind_id, id) do nothing
+  returning job.id, 0::smallint, job.generation;
+  get diagnostics made = row_count;
+  highest := case when made = cardinality(ids) then k.generation_offset + numbers[made] else 0 end;
 
   if made < cardinality(ids) then
     <<each>>
@@ -114,7 +108,6 @@ begin
         case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end as due
       from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions, _put.expected)
         v (id, body, number, type, delay, due, priority, mode, wait, condition, expected)
-      where not exists (select from unnest(created) c where c = v.id)
       order by v.id
     loop
       if p.due - now > longest then
@@ -123,6 +116,11 @@ begin
       end if;
       loop
         select * into j from requeue.job t where t.kind_id = of_kind and t.id = p.id for update;
+        -- It was created above.
+        if j.generation = k.generation_offset + p.number then
+          highest := greatest(highest, j.generation);
+          continue each;
+        end if;
         exit when found;
         if p.condition = 3 then
           return query select p.id::text, 6::smallint, null::bigint;
@@ -228,77 +226,23 @@ end $$;
 -- The latest totals of a kind, exact for the snapshot of the statement.
 create function requeue._totals(of_kind int)
 returns table (pending bigint, leased bigint, dead bigint, done bigint, generation bigint, fence bigint) language sql stable as $$
-  with latest as (
+  with latest as materialized (
     select * from requeue.total t where t.kind_id = of_kind order by t.number desc limit 1),
   rest as (
+    select d.* from requeue.delta d
+    where d.kind_id = of_kind and d.xid >= coalesce((select upto from latest), '0'::xid8)
+    union all
+    select d.* from latest l cross join unnest(l.running) r (xid) cross join lateral (
+      select * from requeue.delta d where d.kind_id = of_kind and d.xid = r.xid offset 0) d),
+  sums as (
     select sum(d.pending)::bigint as pending, sum(d.leased)::bigint as leased, sum(d.dead)::bigint as dead, sum(d.done)::bigint as done,
       max(d.generation) as generation, max(d.fence) as fence
-    from requeue.delta d
-    where d.kind_id = of_kind and d.xid >= coalesce((select upto from latest), '0'::xid8))
+    from rest d)
   select coalesce(l.pending, 0) + coalesce(r.pending, 0), coalesce(l.leased, 0) + coalesce(r.leased, 0),
     coalesce(l.dead, 0) + coalesce(r.dead, 0), coalesce(l.done, 0) + coalesce(r.done, 0),
     greatest(l.generation, r.generation, 0), greatest(l.fence, r.fence, 0)
-  from rest r left join latest l on true
+  from sums r left join latest l on true
 $$;
-
--- Leases ready jobs of one kind, if nothing is special about it: no priorities, no limits, no expired leases.
---
--- The scan begins after the mark: a place before which the caller has recently seen no job. Behind an old snapshot, rows of
--- jobs that are done cannot be removed from the index, and a scan from the start would read all of them.
---
--- The first row has no id: its `due` is the time, `generation` the end of the leases and `attempts` one of 0 done,
--- 1 the kind is paused, 2 something is special, 3 the same, and claims of the kind have to be one at a time.
-create function requeue._claim(of_test bigint, of_kind int, most int, of_lease bigint, of_nonce bigint, of_worker text, max_bytes bigint,
-  mark_at bigint, mark_place bigint, lease_mark bigint)
-returns table (id text, due bigint, generation bigint, attempts int, created_at bigint, fence bigint, content_type text, body bytea, place bigint)
-language plpgsql
-set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set enable_sort = off
-set plan_cache_mode = force_generic_plan as $$
-declare
-  now bigint := requeue._now(of_test);
-  k requeue.kind;
-  ends bigint;
-  claimed bigint := 0;
-  bytes bigint;
-  high bigint;
-begin
-  select * into strict k from requeue.kind t where t.kind_id = of_kind;
-  ends := now + coalesce(of_lease, k.lease);
-  if k.paused then
-    return query select null::text, now, ends, 1, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
-    return;
-  end if;
-  if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
-  if k.is_near_limit or k.concurrency is not null or k.rate_jobs is not null then
-    return query select null::text, now, ends, 3, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
-    return;
-  end if;
-  if exists (select from requeue.job j where j.kind_id = of_kind and j.list between 1 and 9)
-    or exists (select from requeue.job j where j.kind_id = of_kind and j.list = 10 and j.at between lease_mark and now)
-    or exists (select from requeue.job j where j.kind_id = of_kind and j.list between 11 and 19)
-  then
-    return query select null::text, now, ends, 2, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
-    return;
-  end if;
-  return query
-  with c as materialized (
-    select j.ctid, octet_length(j.body) as length from requeue.job j
-    where j.kind_id = of_kind and j.list = 0 and j.at <= now and (j.at, j.place) > (mark_at, mark_place)
-    order by j.at, j.place limit most for update skip locked),
-  fitting as materialized (
-    select f.ctid from (select c.ctid, sum(c.length) over (rows unbounded preceding) as sum from c) f where f.sum <= max_bytes)
-  -- Numbers are taken after the rows are locked: fences of a job rise.
-  update requeue.job j set list = 10, at = ends, fence = k.fence_offset + nextval('requeue.number'), nonce = of_nonce,
-    claimed_at = now, updated_at = now, worker = of_worker
-  from fitting f where j.ctid = f.ctid
-  returning j.id, j.due, j.generation, j.attempts, j.created_at, j.fence, j.content_type, j.body, j.place;
-  get diagnostics claimed = row_count;
-  if claimed > 0 then
-    high := k.fence_offset + (select last_value from requeue.number);
-    insert into requeue.delta (kind_id, pending, leased, fence) values (of_kind, -claimed, claimed, high);
-  end if;
-  return query select null::text, now, ends, 0, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
-end $$;
 
 -- Acks jobs that have no successor and were not cancelled, of a kind that keeps no done jobs. Returns the ids that are gone.
 -- The ids are sorted, and rows are locked in this order.
@@ -323,6 +267,80 @@ begin
   if gone > 0 then
     insert into requeue.delta (kind_id, leased) values (of_kind, -gone);
   end if;
+end $$;
+
+-- Leases ready jobs of one kind, if nothing is special about it: no priorities, no limits, no expired leases.
+--
+-- The scan begins after the mark: a place before which the caller has recently seen no job. Behind an old snapshot, rows of
+-- jobs that are done cannot be removed from the index, and a scan from the start would read all of them. With `rescans`, a scan
+-- that has found nothing is repeated from the start.
+--
+-- One row has no id: its `due` is the time, `generation` the end of the leases, `created_at` when the next job is due if
+-- fewer than `most` were claimed, `fence` the microseconds that this took, and `attempts` one of 0 done, 1 the kind is paused, 2 something is special, 3 the same, and
+-- claims of the kind have to be one at a time.
+--
+-- First acks jobs, as `_ack` does: a worker that has finished jobs wants others, and this is one commit instead of two. Their
+-- rows have an id and no place.
+create function requeue._claim(of_test bigint, of_kind int, most int, of_lease bigint, of_nonce bigint, of_worker text, max_bytes bigint,
+  mark_at bigint, mark_place bigint, lease_mark bigint, rescans boolean, acked text[], acked_fences bigint[], acked_nonces bigint[])
+returns table (id text, due bigint, generation bigint, attempts int, created_at bigint, fence bigint, content_type text, body bytea, place bigint)
+language plpgsql
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set enable_sort = off
+set plan_cache_mode = force_generic_plan as $$
+declare
+  now bigint := requeue._now(of_test);
+  k requeue.kind;
+  ends bigint;
+  claimed bigint := 0;
+  next bigint;
+  began timestamptz := clock_timestamp();
+begin
+  if acked is not null then
+    return query select a, null::bigint, null::bigint, null::int, null::bigint, null::bigint, null::text, null::bytea, null::bigint
+    from requeue._ack(of_kind, acked, acked_fences, acked_nonces) a;
+  end if;
+  select * into strict k from requeue.kind t where t.kind_id = of_kind;
+  ends := now + coalesce(of_lease, k.lease);
+  if k.paused then
+    return query select null::text, now, ends, 1, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
+    return;
+  end if;
+  if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
+  if k.is_near_limit or k.concurrency is not null or k.rate_jobs is not null then
+    return query select null::text, now, ends, 3, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
+    return;
+  end if;
+  if exists (select from requeue.job j where j.kind_list between of_kind * 32 + 1 and of_kind * 32 + 9)
+    or exists (select from requeue.job j where j.kind_list = of_kind * 32 + 10 and j.at between lease_mark and now)
+    or exists (select from requeue.job j where j.kind_list between of_kind * 32 + 11 and of_kind * 32 + 19)
+  then
+    return query select null::text, now, ends, 2, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
+    return;
+  end if;
+  loop
+    return query
+    with c as materialized (
+      select j.ctid, octet_length(j.body) as length from requeue.job j
+      where j.kind_list = of_kind * 32 + 0 and j.at <= now and (j.at, j.place) > (mark_at, mark_place)
+      order by j.at, j.place limit most for update skip locked)
+    -- Numbers are taken after the rows are locked: fences of a job rise.
+    update requeue.job j set list = 10, at = ends, fence = k.fence_offset + nextval('requeue.number'), nonce = of_nonce,
+      claimed_at = now, updated_at = now, worker = of_worker
+    from (select c.ctid, sum(c.length) over (rows unbounded preceding) as sum from c) f where j.ctid = f.ctid and f.sum <= max_bytes
+    returning j.id, j.due, j.generation, j.attempts, j.created_at, j.fence, j.content_type, j.body, j.place;
+    get diagnostics claimed = row_count;
+    exit when claimed > 0 or mark_at = 0 or not rescans;
+    mark_at := 0;
+  end loop;
+  if claimed > 0 then
+    insert into requeue.delta (kind_id, pending, leased, fence)
+    values (of_kind, -claimed, claimed, k.fence_offset + (select last_value from requeue.number));
+  end if;
+  if claimed < most then
+    select j.at into next from requeue.job j where j.kind_list = of_kind * 32 + 0 and j.at > now order by j.at limit 1;
+  end if;
+  return query select null::text, now, ends, 0, next, (extract(epoch from clock_timestamp() - began) * 1000000)::bigint, null::text,
+    null::bytea, null::bigint;
 end $$;
 
 -- Extends leases that were not cancelled. Returns the ids, with the new ends.
@@ -362,7 +380,7 @@ set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_merg
     from generate_series(from_list, 19) l (list)
     cross join lateral (
       select j.ctid, j.* from requeue.job j
-      where j.kind_id = of_kind and j.list = l.list and j.at <= (select requeue._now(of_test))
+      where j.kind_list = of_kind * 32 + l.list and j.at <= (select requeue._now(of_test))
       order by j.at, j.place limit case when l.list < 10 then most_pending else most_leased end for update skip locked) j),
   f as materialized (
     select s.tid from (
@@ -379,7 +397,7 @@ set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
   cross join lateral requeue._totals(of_kind) t
   cross join lateral (values (20, t.dead, k.max_dead, k.max_dead_age), (21, t.done, k.max_done, k.max_done_age)) l (list, count, most, age)
   cross join lateral (
-    select * from requeue.job j where j.kind_id = of_kind and j.list = l.list
+    select * from requeue.job j where j.kind_list = of_kind * 32 + l.list
       and (l.count >= l.most or j.at < requeue._now(of_test) - l.age)
     order by j.at, j.place limit 1 for update skip locked) j
   where k.kind_id = of_kind
@@ -405,13 +423,15 @@ begin
   end if;
   if k.concurrency is not null then
     select count(*) into expired from generate_series(10, 19) l (list)
-    cross join lateral (select from requeue.job j where j.kind_id = of_kind and j.list = l.list and j.at <= _context.now) j;
+    cross join lateral (select from requeue.job j where j.kind_list = of_kind * 32 + l.list and j.at <= _context.now) j;
   end if;
   numbers := array(select nextval('requeue.number') from generate_series(1, _context.count));
   return next;
 end $$;
 
--- When a claim may next return a job of each kind: milliseconds from now, or null for never. Marks as for `_claim`.
+-- When a claim may next return a job of each kind: milliseconds from now, or null for not before something else happens. Marks
+-- as for `_claim`. An expired lease counts; when the next one expires is not looked up, because under an old snapshot that would
+-- read the entries of all leases that have ended early: the caller asks again soon.
 create function requeue._peek(of_test bigint, kinds int[], marks_at bigint[], marks_place bigint[], lease_marks bigint[])
 returns table (kind int, next bigint) language plpgsql
 set jit = off set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
@@ -419,7 +439,7 @@ declare
   now bigint := requeue._now(of_test);
   k requeue.kind;
   m record;
-  first bigint; other bigint; busy bigint; u requeue.rate_use; missing bigint;
+  first bigint; other bigint; busy bigint; u requeue.rate_use; missing bigint; has_others boolean;
 begin
   for m in select * from unnest(kinds, marks_at, marks_place, lease_marks) v (kind_id, at, place, lease) loop
     select * into k from requeue.kind t where t.kind_id = m.kind_id;
@@ -428,26 +448,27 @@ begin
       return query select m.kind_id, null::bigint;
       continue;
     end if;
-    if k.concurrency is not null then
-      select t.leased into busy from requeue._totals(m.kind_id) t;
-      busy := busy - (select count(*) from requeue.job j where j.kind_id = m.kind_id and j.list between 10 and 19 and j.at <= now);
-    end if;
-    if k.concurrency is not null and busy >= k.concurrency then
-      for l in 10..19 loop
-        select j.at into other from requeue.job j where j.kind_id = m.kind_id and j.list = l and j.at > now order by j.at limit 1;
+    -- Other priorities. Most kinds use none.
+    has_others := exists (select from requeue.job j where j.kind_list between m.kind_id * 32 + 1 and m.kind_id * 32 + 9)
+      or exists (select from requeue.job j where j.kind_list between m.kind_id * 32 + 11 and m.kind_id * 32 + 19);
+    select j.at into first from requeue.job j where j.kind_list = m.kind_id * 32 + 10 and j.at between m.lease and now
+      order by j.at limit 1;
+    if first is null and has_others then
+      for l in 11..19 loop
+        select j.at into other from requeue.job j where j.kind_list = m.kind_id * 32 + l and j.at <= now order by j.at limit 1;
         first := least(first, other);
       end loop;
-    else
-      select j.at into first from requeue.job j where j.kind_id = m.kind_id and j.list = 0 and (j.at, j.place) > (m.at, m.place)
+    end if;
+    busy := 0;
+    if first is null and k.concurrency is not null then
+      select t.leased into busy from requeue._totals(m.kind_id) t;
+    end if;
+    if first is null and (k.concurrency is null or busy < k.concurrency) then
+      select j.at into first from requeue.job j where j.kind_list = m.kind_id * 32 + 0 and (j.at, j.place) > (m.at, m.place)
         order by j.at, j.place limit 1;
-      select j.at into other from requeue.job j where j.kind_id = m.kind_id and j.list = 10 and j.at >= m.lease order by j.at limit 1;
-      first := least(first, other);
-      -- Other priorities. Most kinds use none.
-      if exists (select from requeue.job j where j.kind_id = m.kind_id and j.list between 1 and 9)
-        or exists (select from requeue.job j where j.kind_id = m.kind_id and j.list between 11 and 19)
-      then
-        for l in 1..19 loop
-          select j.at into other from requeue.job j where j.kind_id = m.kind_id and j.list = l order by j.at, j.place limit 1;
+      if has_others then
+        for l in 1..9 loop
+          select j.at into other from requeue.job j where j.kind_list = m.kind_id * 32 + l order by j.at, j.place limit 1;
           first := least(first, other);
         end loop;
       end if;
@@ -465,27 +486,41 @@ begin
   end loop;
 end $$;
 
--- Adds up the deltas of transactions that have ended. Returns whether there were any.
+-- Adds up the deltas of transactions that have ended, also of those that began after one that has not: it may run for hours.
+-- Returns whether there were any.
 create function requeue._fold(of_kind int) returns boolean language plpgsql
-set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
+set plan_cache_mode = force_generic_plan as $$
 declare
-  until xid8;
   latest requeue.total;
+  of_now pg_snapshot;
+  until xid8;
+  unfinished xid8[];
+  sums record;
 begin
   -- One at a time per kind.
   if not pg_try_advisory_xact_lock('requeue.total'::regclass::oid::int, of_kind) then return false; end if;
   select * into latest from requeue.total t where t.kind_id = of_kind order by t.number desc limit 1;
-  -- Every transaction before this has ended, and its rows are visible.
-  until := pg_snapshot_xmin(pg_current_snapshot());
-  if not exists (select from requeue.delta d where d.kind_id = of_kind and d.xid >= coalesce(latest.upto, '0'::xid8) and d.xid < until) then
-    return false;
-  end if;
-  insert into requeue.total (kind_id, upto, pending, leased, dead, done, generation, fence)
-  select of_kind, until, coalesce(latest.pending, 0) + sum(d.pending), coalesce(latest.leased, 0) + sum(d.leased),
-    coalesce(latest.dead, 0) + sum(d.dead), coalesce(latest.done, 0) + sum(d.done),
-    greatest(latest.generation, max(d.generation)), greatest(latest.fence, max(d.fence))
-  from requeue.delta d where d.kind_id = of_kind and d.xid >= coalesce(latest.upto, '0'::xid8) and d.xid < until;
-  delete from requeue.delta d where d.kind_id = of_kind and d.xid >= coalesce(latest.upto, '0'::xid8) and d.xid < until;
+  -- What these transactions have written is visible to the statements below, whose snapshots are later.
+  of_now := pg_current_snapshot();
+  until := pg_snapshot_xmax(of_now);
+  unfinished := array(select pg_snapshot_xip(of_now));
+  with gone as (
+    delete from requeue.delta d where d.kind_id = of_kind and d.xid >= coalesce(latest.upto, '0'::xid8) and d.xid < until
+      and d.xid <> all (unfinished)
+    returning d.*),
+  gone_late as (
+    delete from requeue.delta d using unnest(latest.running) r (xid)
+    where d.kind_id = of_kind and d.xid = r.xid and d.xid <> all (unfinished)
+    returning d.*)
+  select sum(d.pending) as pending, sum(d.leased) as leased, sum(d.dead) as dead, sum(d.done) as done, max(d.generation) as generation,
+    max(d.fence) as fence, count(*) as rows
+  into sums from (select * from gone union all select * from gone_late) d;
+  if sums.rows = 0 then return false; end if;
+  insert into requeue.total (kind_id, upto, running, pending, leased, dead, done, generation, fence)
+  select of_kind, until, unfinished, coalesce(latest.pending, 0) + sums.pending, coalesce(latest.leased, 0) + sums.leased,
+    coalesce(latest.dead, 0) + sums.dead, coalesce(latest.done, 0) + sums.done,
+    greatest(latest.generation, sums.generation), greatest(latest.fence, sums.fence);
   delete from requeue.total t where t.kind_id = of_kind and t.number <= latest.number;
   return true;
 end $$;
@@ -533,7 +568,7 @@ begin
       with c as materialized (
         select s.ctid from (
           select j.ctid, j.at, row_number() over (order by j.at, j.place) as n from (
-            select j.ctid, j.at, j.place from requeue.job j where j.kind_id = of_kind and j.list = l.column1
+            select j.ctid, j.at, j.place from requeue.job j where j.kind_list = of_kind * 32 + l.column1
             order by j.at, j.place limit most for update skip locked) j) s
         where s.n <= l.column2 - l.column3 or s.at < now - l.column4)
       delete from requeue.job j using c where j.ctid = c.ctid;
@@ -551,10 +586,10 @@ begin
   end if;
   has_expired := false;
   if t.leased > 0 then
-    has_expired := exists (select from requeue.job j where j.kind_id = of_kind and j.list = 10 and j.at between lease_mark and now);
-    if not has_expired and exists (select from requeue.job j where j.kind_id = of_kind and j.list between 11 and 19) then
+    has_expired := exists (select from requeue.job j where j.kind_list = of_kind * 32 + 10 and j.at between lease_mark and now);
+    if not has_expired and exists (select from requeue.job j where j.kind_list between of_kind * 32 + 11 and of_kind * 32 + 19) then
       for n in 11..19 loop
-        has_expired := has_expired or exists (select from requeue.job j where j.kind_id = of_kind and j.list = n and j.at <= now);
+        has_expired := has_expired or exists (select from requeue.job j where j.kind_list = of_kind * 32 + n and j.at <= now);
       end loop;
     end if;
   end if;
@@ -639,7 +674,7 @@ begin
   if pending > 0 then
     select count(*), min(r.at) into ready, oldest from (
       select j.at from generate_series(0, 9) l (list)
-      cross join lateral (select j.at from requeue.job j where j.kind_id = of_kind and j.list = l.list and j.at <= now
+      cross join lateral (select j.at from requeue.job j where j.kind_list = of_kind * 32 + l.list and j.at <= now
         order by j.at, j.place limit 10000) j
       limit 10000) r;
   end if;
