@@ -1,12 +1,15 @@
-//! Puts in a transaction of the application.
+//! Puts and cancels in a transaction of the application.
 
 use crate::put::{PutColumns, outcome};
 use crate::statements::Statements;
 use crate::store::PostgresStore;
-use requeue_jobs::{Placed, Put, PutError, PutJob, StoreError};
+use requeue_jobs::{
+    ChangeError, Changed, Invalid, JobId, Kind, Placed, Put, PutError, PutJob, StoreError,
+};
 use std::future::Future;
 use std::pin::Pin;
 use tokio_postgres::GenericClient;
+use tokio_postgres::types::ToSql;
 
 /// Puts a job in a transaction of the application, instead of in one of its own.
 ///
@@ -15,7 +18,10 @@ use tokio_postgres::GenericClient;
 /// put the same job wait for each other.
 ///
 /// The transaction belongs to a connection of the application, from
-/// [`tokio_postgres`] or from a pool of it, to the same database. The schema must be the one of the store.
+/// [`tokio_postgres`] or from a pool of it, to the same database. The schema must be the one of the store. A
+/// pool may wrap the transaction in a type of its own: with `deadpool-postgres`, pass `&*transaction`.
+///
+/// [`PostgresStore::cancel_on`] is the counterpart that cancels a job.
 ///
 /// ```no_run
 /// use requeue_jobs::Jobs;
@@ -57,14 +63,65 @@ impl PutInTransaction for PutJob {
     }
 }
 
+impl PostgresStore {
+    /// Cancels a job in a transaction of the application: the job is gone if and only if the transaction
+    /// commits.
+    ///
+    /// Returns [`Changed::Removed`]; or [`Changed::Ending`] if a worker holds the job, which is then removed
+    /// when its lease ends. Fails with [`ChangeError::Absent`] if there is no such job, which does not
+    /// end the transaction. After a statement that failed, the transaction can only be rolled back.
+    ///
+    /// ```no_run
+    /// use requeue_jobs::ChangeError;
+    /// use requeue_postgres::PostgresStore;
+    ///
+    /// # async fn doc(store: PostgresStore, mut client: tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let transaction = client.transaction().await?;
+    /// transaction.execute("update orders set paid = true where id = 42", &[]).await?;
+    /// match store.cancel_on(&transaction, "order.remind", "order-42").await {
+    ///     // The customer was reminded before: there is nothing to cancel.
+    ///     Ok(_) | Err(ChangeError::Absent { .. }) => {}
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn cancel_on<C: GenericClient + Sync>(
+        &self,
+        transaction: &C,
+        kind: &str,
+        id: &str,
+    ) -> Result<Changed, ChangeError> {
+        let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
+        if id.as_str().contains('\0') {
+            let reason = format!("job id {id:?} contains a NUL character, which SQL cannot pass");
+            return Err(Invalid::Refused { reason }.into());
+        }
+        let sql = &self.shared.statements.cancel;
+        let types = sql.types.iter().cloned();
+        let (kind_text, id_text) = (kind.as_str(), id.as_str());
+        let params: [&(dyn ToSql + Sync); 2] = [&kind_text, &id_text];
+        let params: Vec<_> = params.into_iter().zip(types).collect();
+        let rows = transaction.query_typed(&sql.text, &params).await.map_err(failed)?;
+        match rows.first().map(|row| row.get(0)) {
+            Some("removed") => Ok(Changed::Removed),
+            Some("ending") => Ok(Changed::Ending),
+            Some("absent") => Err(ChangeError::Absent { kind, id }),
+            _ => Err(crate::rows::damaged("a cancel without an outcome").into()),
+        }
+    }
+}
+
+fn failed(error: tokio_postgres::Error) -> StoreError {
+    StoreError::Unavailable { reason: crate::database::text(&error) }
+}
+
 async fn put(
     put: &Put,
     store: &PostgresStore,
     transaction: &(impl GenericClient + Sync),
 ) -> Result<Placed, PutError> {
-    let failed = |error: tokio_postgres::Error| StoreError::Unavailable {
-        reason: crate::database::text(&error),
-    };
     // In the transaction as well: a kind that is created exists if and only if the transaction commits.
     let Statements { kind_id, put: sql, .. } = &store.shared.statements;
     let kind = transaction
@@ -74,7 +131,7 @@ async fn put(
     let kind: Option<i32> = kind[0].get(0);
     let Some(kind) = kind else {
         let (what, limit) = ("kinds", requeue_jobs::limits::MAX_KINDS);
-        return Err(requeue_jobs::Invalid::TooMany { what, count: limit + 1, limit }.into());
+        return Err(Invalid::TooMany { what, count: limit + 1, limit }.into());
     };
     let (columns, test) = (PutColumns::new(&[put]), store.shared.test_time());
     let params = columns.params(&test, &kind);
@@ -83,6 +140,6 @@ async fn put(
     let row = rows.first().ok_or_else(|| crate::rows::damaged("a put without an outcome"))?;
     outcome(put, row)?.ok_or_else(|| {
         let reason = format!("the numbers of kind {} are near their limit", put.kind);
-        StoreError::Invalid(requeue_jobs::Invalid::Refused { reason }).into()
+        StoreError::Invalid(Invalid::Refused { reason }).into()
     })
 }
