@@ -3,5 +3,7 @@
 //! Tests start the Postgres servers that they need, each on a port of its own.
 
 mod conformance;
+mod documentation;
 mod histories;
 mod support;
+mod transactions;
