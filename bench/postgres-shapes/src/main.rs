@@ -31,7 +31,7 @@ const CLAIM: i32 = 100;
 
 /// A claim begins where this client was this long ago: jobs become visible when their transactions
 /// commit, which is not in the order of their due times.
-const LAG: Duration = Duration::from_millis(200);
+const LAG: Duration = Duration::from_millis(25);
 
 /// A claim from the start of the index may take this fraction of the time.
 const FULL_LOOK_SHARE: u32 = 50;
@@ -233,7 +233,7 @@ impl Shape {
         }
         let is_full_look = !has_marks || start >= self.full_look_at;
         let mark = if is_full_look { (0, 0) } else { self.mark };
-        let lease_mark = if is_full_look { 0 } else { now() - 200 };
+        let lease_mark = if is_full_look { 0 } else { now() - LAG.as_millis() as i64 };
         let claim = self
             .client
             .prepare("select id, fence, body, at, place from claim($1, $2, $3, $4, $5)")
