@@ -51,5 +51,6 @@ mod watch;
 
 pub use error::PostgresConnectError;
 pub use in_transaction::PutInTransaction;
+pub use migrations::Migrated;
 pub use options::Options;
 pub use store::PostgresStore;

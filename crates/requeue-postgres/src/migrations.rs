@@ -20,21 +20,36 @@ const OLDEST: i32 = 140_000;
 /// The version of the tables that this version of requeue uses.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
 
+/// What [`PostgresStore::migrate`](crate::PostgresStore::migrate) did: the version of the tables before
+/// and after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Migrated {
+    /// The version that the tables had, or 0 if there were none.
+    pub from: i32,
+    /// The version that they have now. It equals [`from`](Self::from) if there was nothing to do.
+    pub to: i32,
+}
+
 fn sql<const N: usize>(text: &str, types: [Type; N]) -> Sql {
     Sql { text: text.to_owned(), types: types.to_vec() }
 }
 
 /// Checks the server, and creates or updates the schema if the options allow it.
-pub(crate) async fn migrate(database: &Database) -> Result<(), PostgresConnectError> {
+pub(crate) async fn migrate(database: &Database) -> Result<Migrated, PostgresConnectError> {
     let (address, schema) = (database.address.clone(), database.options.schema.clone());
     let failed = |failure: Failure| {
         let (Failure::NotDone(reason) | Failure::Unknown(reason) | Failure::Repeat(reason)) =
             failure;
         let (address, reason) = (address.clone(), reason.replace(&format!("{address}: "), ""));
         let denied = ["denied", "password", "authentication", "must be owner", "no pg_hba"];
-        match denied.iter().any(|text| reason.contains(text)) {
-            true => PostgresConnectError::Refused { address, reason },
-            false => PostgresConnectError::Unavailable { address, reason },
+        if denied.iter().any(|text| reason.contains(text)) {
+            PostgresConnectError::Refused { address, reason }
+        } else if reason.contains("does not exist") {
+            // The database, or the role.
+            PostgresConnectError::Unfit { address, reason }
+        } else {
+            PostgresConnectError::Unavailable { address, reason }
         }
     };
     let mut session = database.session().await.map_err(failed)?;
@@ -60,11 +75,15 @@ pub(crate) async fn migrate(database: &Database) -> Result<(), PostgresConnectEr
         return Err(PostgresConnectError::Unfit { address, reason });
     }
     let mut found = version_of(&mut session, &schema).await.map_err(failed)?;
+    let mut from = found;
     if found < VERSION && database.options.migrate {
         session.execute("begin").await.map_err(failed)?;
         let done = update(&mut session, &schema).await;
         match done {
-            Ok(()) => session.execute("commit").await.map_err(failed)?,
+            Ok(version) => {
+                session.execute("commit").await.map_err(failed)?;
+                from = version;
+            }
             Err(failure) => {
                 session.roll_back().await;
                 return Err(failed(failure));
@@ -80,13 +99,18 @@ pub(crate) async fn migrate(database: &Database) -> Result<(), PostgresConnectEr
         return Err(PostgresConnectError::Version { address, schema, found, known });
     }
     if found < VERSION {
-        let reason = format!(
-            "the schema {schema:?} has version {found}, and this version of requeue needs {VERSION}: \
-             run `requeue postgres migrate` with a role that owns the schema"
-        );
+        let reason = match found {
+            0 => format!(
+                "the schema {schema:?} has no tables of requeue: create them with `requeue postgres migrate`"
+            ),
+            _ => format!(
+                "the schema {schema:?} has version {found}, and this version of requeue needs {VERSION}: \
+                 run `requeue postgres migrate` with a role that owns the schema"
+            ),
+        };
         return Err(PostgresConnectError::Unfit { address, reason });
     }
-    Ok(())
+    Ok(Migrated { from, to: found })
 }
 
 /// Counts jobs anew if the tables come from another cluster of servers, by a dump for example.
@@ -114,8 +138,8 @@ async fn version_of(session: &mut Session<'_>, schema: &str) -> Result<i32, Fail
     Ok(session.query(&sql(&highest, []), &[]).await?[0].get(0))
 }
 
-/// Applies what is missing. The transaction has begun.
-async fn update(session: &mut Session<'_>, schema: &str) -> Result<(), Failure> {
+/// Applies what is missing, and returns the version before. The transaction has begun.
+async fn update(session: &mut Session<'_>, schema: &str) -> Result<i32, Failure> {
     let lock = sql(
         "select 1 from pg_advisory_xact_lock(hashtext('requeue migrations'), hashtext($1))",
         [Type::TEXT],
@@ -132,5 +156,5 @@ async fn update(session: &mut Session<'_>, schema: &str) -> Result<(), Failure> 
         let version = i32::try_from(n + 1).unwrap_or(i32::MAX);
         session.query(&sql(&done, [Type::INT4]), &[&version]).await?;
     }
-    Ok(())
+    Ok(from)
 }

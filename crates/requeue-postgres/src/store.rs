@@ -4,7 +4,7 @@ use crate::acks::Acks;
 use crate::database::{Database, Failure};
 use crate::error::PostgresConnectError;
 use crate::marks::Marks;
-use crate::migrations;
+use crate::migrations::{self, Migrated};
 use crate::options::Options;
 use crate::statements::Statements;
 use crate::watch::{self, Watch};
@@ -90,6 +90,38 @@ impl PostgresStore {
     /// is invalid.
     pub async fn connect_with(url: &str, options: Options) -> Result<Self, PostgresConnectError> {
         PostgresStore::connect_at(url, options, None).await
+    }
+
+    /// Creates the tables in the database at `url`, or updates them to this version of requeue, whether or
+    /// not [`Options::migrate`] is set. Several processes may do so at the same time.
+    ///
+    /// For deployments whose processes use a role that may not create tables, and therefore connect
+    /// without [`Options::migrate`]: a privileged role calls this before each update.
+    /// `requeue postgres migrate` is the same on the command line.
+    ///
+    /// Returns the version of the tables before and after. Fails like [`connect`](Self::connect).
+    ///
+    /// ```no_run
+    /// use requeue_postgres::{Options, PostgresStore};
+    ///
+    /// # async fn doc() -> Result<(), requeue_postgres::PostgresConnectError> {
+    /// let owner = "postgres://owner@db.example/shop";
+    /// let done = PostgresStore::migrate(owner, Options::default()).await?;
+    /// println!("version {} -> {}", done.from, done.to);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn migrate(
+        url: &str,
+        mut options: Options,
+    ) -> Result<Migrated, PostgresConnectError> {
+        options.migrate = true;
+        let database = Arc::new(Database::open(url, options)?);
+        let (migrating, address) = (database.clone(), database.address.clone());
+        let migrated = database.spawn(async move { migrations::migrate(&migrating).await });
+        migrated.await.unwrap_or_else(|error| {
+            Err(PostgresConnectError::Unavailable { address, reason: error.to_string() })
+        })
     }
 
     /// Connects, and uses the time of `wall_clock` in place of the server's. For tests.
