@@ -78,7 +78,7 @@ pub(crate) struct Database {
     /// The names of the servers, for error messages.
     pub(crate) address: String,
     /// Whether statements are prepared. Behind a connection pooler that gives each transaction another
-    /// connection, they cannot be.
+    /// connection, they cannot be. Those that open a store are not: nothing would repeat them.
     prepares: AtomicBool,
     statements: AtomicU64,
     failures: AtomicU64,
@@ -132,7 +132,7 @@ impl Database {
             tls,
             options,
             address,
-            prepares: AtomicBool::new(true),
+            prepares: AtomicBool::new(false),
             statements: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             problem: Mutex::default(),
@@ -151,6 +151,11 @@ impl Database {
     /// Starts a background task on the thread of the connections.
     pub(crate) fn background(&self, task: impl Future<Output = ()> + Send + 'static) {
         drop(self.handle.spawn(task));
+    }
+
+    /// Prepares statements from now on.
+    pub(crate) fn prepare_statements(&self) {
+        self.prepares.store(true, Ordering::Relaxed);
     }
 
     /// Returns what a connection for notifications needs.

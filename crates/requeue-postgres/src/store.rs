@@ -153,6 +153,7 @@ impl PostgresStore {
             address,
             reason: error.to_string(),
         })??;
+        shared.database.prepare_statements();
         watch::start(&shared);
         Ok(PostgresStore { shared })
     }
