@@ -129,9 +129,14 @@ async fn recount_if_moved(session: &mut Session<'_>, schema: &str) -> Result<(),
 
 /// Returns the version of the tables, 0 if there are none.
 async fn version_of(session: &mut Session<'_>, schema: &str) -> Result<i32, Failure> {
-    let exists = sql("select to_regclass($1) is not null", [Type::TEXT]);
-    let exists = session.query(&exists, &[&format!("\"{schema}\".migration")]).await?;
-    if !exists[0].get::<_, bool>(0) {
+    // Not `to_regclass`: it would use what the connection remembers about the schema from before it
+    // waited for the lock.
+    let exists = sql(
+        "select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+         where n.nspname = $1 and c.relname = 'migration'",
+        [Type::TEXT],
+    );
+    if session.query(&exists, &[&schema]).await?.is_empty() {
         return Ok(0);
     }
     let highest = in_schema("select coalesce(max(version), 0) from requeue.migration", schema);
