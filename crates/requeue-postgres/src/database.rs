@@ -232,10 +232,26 @@ impl Database {
                 .into_iter()
                 .collect(),
             metrics: vec![
-                gauge("postgres_connections", "Open connections to Postgres.", pool.size),
-                gauge("postgres_waiting_calls", "Calls that wait for a connection.", pool.waiting),
-                counter("postgres_statements_total", "Statements sent.", &self.statements),
-                counter("postgres_failures_total", "Statements that failed.", &self.failures),
+                gauge(
+                    "postgres_connections",
+                    "Open connections to Postgres, without that for LISTEN.",
+                    pool.size,
+                ),
+                gauge(
+                    "postgres_waiting_calls",
+                    "Calls that wait for a connection to Postgres.",
+                    pool.waiting,
+                ),
+                counter(
+                    "postgres_statements_total",
+                    "Statements that were sent to Postgres, and failed attempts to connect.",
+                    &self.statements,
+                ),
+                counter(
+                    "postgres_failures_total",
+                    "Statements that failed in Postgres, and failed attempts to connect.",
+                    &self.failures,
+                ),
             ],
         }
     }
