@@ -49,6 +49,15 @@ enum Format {
     Json,
 }
 
+/// Parts of the driver of Postgres that log less, whatever the filter is. At the level debug, it would
+/// log the parameters of statements, and thereby the bodies of jobs. Its warnings about lost connections
+/// say less than the problem that the store reports.
+const DRIVERS: [(&str, LevelFilter); 3] = [
+    ("tokio_postgres", LevelFilter::WARN),
+    ("tokio_postgres::query", LevelFilter::WARN),
+    ("deadpool", LevelFilter::ERROR),
+];
+
 /// Active logging. Dropping it sends the remaining spans.
 pub(crate) struct Logs {
     #[cfg(feature = "otel")]
@@ -62,6 +71,10 @@ pub(crate) fn start(args: &LogArgs) -> Result<Logs> {
         CliError::usage(message)
             .hint("use a level (--log debug) or --log info,requeue_server=debug")
     })?;
+    let filter = DRIVERS.iter().fold(filter, |filter, (target, level)| {
+        let directive = format!("{target}={level}");
+        filter.add_directive(directive.parse().expect("a valid directive"))
+    });
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match args.log_format {
         Format::Json => Box::new(fmt::layer().json().with_writer(|| EscapedStderr(json_printable))),
         // The escape sequences of the colours are not escaped. Those in a message are: the formatter
