@@ -3,8 +3,8 @@
 use crate::error::EXIT_CODES;
 use crate::store_args::StoreArgs;
 use crate::{
-    bench, change, claim, demo, disk, events, generate, inspect, kind, put, schedule, serve,
-    settle, stats, top, transfer, work, workers,
+    bench, change, claim, demo, disk, events, generate, inspect, kind, postgres, put, schedule,
+    serve, settle, stats, top, transfer, work, workers,
 };
 use clap::{Parser, Subcommand};
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 /// Store jobs until they are due, and hand each to one worker at a time
 ///
 /// `requeue serve` starts a server. The other commands connect to a server, by default to
-/// http://127.0.0.1:7654. With --data or --store they open a data directory or Redis directly.
+/// http://127.0.0.1:7654. With --data or --store they open a data directory, Redis or Postgres directly.
 #[derive(Debug, Parser)]
 #[command(name = "requeue", version, long_version = LONG_VERSION.as_str())]
 #[command(after_help = GET_STARTED, after_long_help = AFTER_LONG_HELP.as_str())]
@@ -41,7 +41,9 @@ const ENVIRONMENT: &str = "\
 Environment variables:
   REQUEUE_SERVER      URL of the server, if --server is not given
   REQUEUE_TOKEN       Token to send to the server, if --token-file is not given
-  REQUEUE_LISTEN, REQUEUE_STORE, REQUEUE_LOG, REQUEUE_READ_TOKEN
+  REQUEUE_STORE       URL of Redis or Postgres for `requeue serve` and
+                      `requeue postgres`, if no store option is given
+  REQUEUE_LISTEN, REQUEUE_LOG, REQUEUE_READ_TOKEN
                       Only for `requeue serve`: see its help";
 
 static AFTER_LONG_HELP: LazyLock<String> =
@@ -118,6 +120,8 @@ pub(crate) enum CliCommand {
     Verify(disk::VerifyArgs),
     /// Copy a data directory
     Backup(disk::BackupArgs),
+    /// Create, update and check the tables in Postgres
+    Postgres(postgres::Args),
     /// Measure the throughput and latency of a store
     Bench(bench::Args),
     /// Print a completion script for a shell

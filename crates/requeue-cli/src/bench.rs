@@ -36,7 +36,8 @@ of a kind of its own. It removes everything that it created.
 
 Examples:
   requeue bench
-  requeue bench --time 10s --store redis://127.0.0.1:6379/")]
+  requeue bench --time 10s --store redis://127.0.0.1:6379/
+  requeue bench --store postgres://app@127.0.0.1/shop")]
 pub(crate) struct Args {
     /// How long to measure each line of the table
     #[arg(long, value_name = "DURATION", value_parser = times::duration, default_value = "1s")]
@@ -87,6 +88,7 @@ fn describe(location: &StoreLocation) -> String {
         StoreLocation::Data(directory) => directory.display().to_string(),
         // The URL may contain a password.
         StoreLocation::Redis(_) => "Redis".to_owned(),
+        StoreLocation::Postgres(_) => "Postgres".to_owned(),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::error::{CliError, Exit, Result};
 use crate::open_files;
-use requeue_disk::RESERVED_FILES;
 use requeue_server::listen::{Listener, Options, Tls};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -24,11 +23,13 @@ pub(crate) struct BoundSocket {
 }
 
 impl BoundSocket {
-    /// Listens on `listen`. `max_connections` is reduced to what the limit of open files allows, and
-    /// `drain` is how long running requests may take to finish at the end.
+    /// Listens on `listen`. `max_connections` is reduced to what the limit of open files allows, of which
+    /// `store_files` are left to the store. `drain` is how long running requests may take to finish at
+    /// the end.
     pub(crate) async fn bind(
         listen: SocketAddr,
         max_connections: Option<usize>,
+        store_files: usize,
         drain: Duration,
         tls: Option<Tls>,
     ) -> Result<Self> {
@@ -47,9 +48,9 @@ impl BoundSocket {
         let address = tcp.local_addr().map_err(failed)?;
         let mut options = Options { drain, ..Options::default() };
         let wanted = max_connections.unwrap_or(options.max_connections);
-        let needed = wanted.saturating_add(RESERVED_FILES + OWN_FILES);
+        let needed = wanted.saturating_add(store_files + OWN_FILES);
         let files = open_files::raise_limit(needed as u64);
-        let connections = connections_within(files, wanted)?;
+        let connections = connections_within(files, store_files, wanted)?;
         if connections < wanted {
             tracing::warn!(
                 files,
@@ -71,13 +72,13 @@ impl BoundSocket {
 
 /// Returns how many connections there can be if the process may open this many files: each is an open
 /// file, and the store comes first.
-fn connections_within(files: u64, wanted: usize) -> Result<usize> {
+fn connections_within(files: u64, store_files: usize, wanted: usize) -> Result<usize> {
     let files = usize::try_from(files).unwrap_or(usize::MAX);
-    let connections = wanted.min(files.saturating_sub(RESERVED_FILES + OWN_FILES));
+    let connections = wanted.min(files.saturating_sub(store_files + OWN_FILES));
     if connections >= wanted.min(MIN_CONNECTIONS) {
         return Ok(connections);
     }
-    let needed = RESERVED_FILES + OWN_FILES + MIN_CONNECTIONS;
+    let needed = store_files + OWN_FILES + MIN_CONNECTIONS;
     let message = format!("the limit of open files is {files}; the server needs at least {needed}");
     let hint = "raise the limit: ulimit -n 1024, or LimitNOFILE= in the systemd unit";
     Err(CliError::new(Exit::Failed, message).hint(hint))
@@ -109,7 +110,8 @@ mod tests {
             (61, 1, Some(1)),
             (60, 1, None),
         ] {
-            assert_eq!(connections_within(files, wanted).ok(), expected, "{files} files");
+            assert_eq!(connections_within(files, 48, wanted).ok(), expected, "{files} files");
         }
+        assert_eq!(connections_within(1024, 1016, 20_000).ok(), None);
     }
 }

@@ -29,6 +29,7 @@ use crate::times;
 use directory::DemoDirectory;
 use random::Random;
 use receiver::{Receiver, WebhookTargets};
+use requeue_disk::RESERVED_FILES;
 use requeue_http::HttpStore;
 use requeue_jobs::{Jobs, RunningJobs, WallClock};
 use requeue_server::auth::Access;
@@ -90,7 +91,8 @@ pub(crate) async fn demo(args: Args, store_args: &StoreArgs, out: Output) -> Res
     let mut signals = Signals::with_hangup()?;
     let _logs = logs::start(&LogArgs::errors_only())?;
     let listener =
-        BoundSocket::bind(args.listen, Some(MAX_CONNECTIONS), SHUTDOWN_LIMIT, None).await?;
+        BoundSocket::bind(args.listen, Some(MAX_CONNECTIONS), RESERVED_FILES, SHUTDOWN_LIMIT, None)
+            .await?;
     let directory = DemoDirectory::new(store_args.data.as_deref())?;
     run(&args, listener, &directory, &mut signals, out).await?;
     let farewell = directory.farewell();

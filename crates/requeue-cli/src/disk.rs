@@ -133,6 +133,10 @@ pub(crate) async fn backup(args: BackupArgs, store_args: &StoreArgs, out: Output
             Err(CliError::usage("backup does not apply to Redis, which makes its own snapshots")
                 .hint("use BGSAVE in redis-cli, or: requeue export"))
         }
+        (StoreLocation::Postgres(_), _) => Err(CliError::usage(
+            "backup does not apply to Postgres: its own backups contain the jobs",
+        )
+        .hint("use pg_dump, or: requeue export")),
     }
 }
 

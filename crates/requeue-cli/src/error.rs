@@ -7,6 +7,7 @@ use requeue_http::ProblemType;
 use requeue_http::client::CallError;
 use requeue_jobs::transfer::TransferError;
 use requeue_jobs::{ChangeError, Invalid, PutError, ScheduleError, SettleError, StoreError};
+use requeue_postgres::PostgresConnectError;
 use requeue_redis::RedisConnectError;
 use std::error::Error;
 use std::io;
@@ -310,6 +311,28 @@ impl From<RedisConnectError> for CliError {
             RedisConnectError::Unavailable { .. } => {
                 CliError::from_error(Exit::Unavailable, &error)
                     .hint("is Redis running there? To check: redis-cli -u URL ping")
+            }
+            _ => CliError::from_error(Exit::Failed, &error),
+        }
+    }
+}
+
+impl From<PostgresConnectError> for CliError {
+    fn from(error: PostgresConnectError) -> Self {
+        let privileges = "create the tables with a role that may do so: requeue postgres migrate; \
+                          docs/postgres.md lists the privileges of the others";
+        match &error {
+            PostgresConnectError::Url { .. } | PostgresConnectError::Options { .. } => {
+                CliError::from_error(Exit::Usage, &error)
+            }
+            PostgresConnectError::Unavailable { .. } => {
+                CliError::from_error(Exit::Unavailable, &error)
+                    .hint("is Postgres running there? To check: pg_isready -d URL")
+            }
+            PostgresConnectError::Refused { reason, .. }
+                if reason.contains("permission denied") =>
+            {
+                CliError::from_error(Exit::Failed, &error).hint(privileges)
             }
             _ => CliError::from_error(Exit::Failed, &error),
         }

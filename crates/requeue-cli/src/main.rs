@@ -1,7 +1,7 @@
 //! The `requeue` program: a server for durable jobs, and its command-line client.
 //!
 //! ```text
-//!   args ──▶ command ──▶ StoreArgs::open: HttpStore | DiskStore | RedisStore ──▶ Output: text | JSON
+//!   args ──▶ command ──▶ StoreArgs::open: HttpStore | DiskStore | … ──▶ Output: text | JSON
 //!                  └───▶ CliError: error, hint, exit code
 //! ```
 //!
@@ -25,6 +25,7 @@ mod kind;
 mod logs;
 mod open_files;
 mod output;
+mod postgres;
 mod private_files;
 mod progress;
 mod push;
@@ -127,6 +128,7 @@ fn run(Cli { command, store_args, json }: Cli) -> Result<()> {
             CliCommand::Export(args) => transfer::export(args, &store_args, out).await,
             CliCommand::Import(args) => transfer::import(args, &store_args, out).await,
             CliCommand::Backup(args) => disk::backup(args, &store_args, out).await,
+            CliCommand::Postgres(args) => postgres::postgres(args, &store_args, out).await,
             CliCommand::Bench(args) => bench::bench(args, &store_args, out).await,
             CliCommand::Verify(_) | CliCommand::Completions(_) | CliCommand::Man(_) => Ok(()),
         }

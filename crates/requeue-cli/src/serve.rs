@@ -1,4 +1,4 @@
-//! `serve`: starts a server that keeps jobs in a directory or in Redis.
+//! `serve`: starts a server that keeps jobs in a directory, in Redis or in Postgres.
 
 use crate::allocator;
 use crate::bound_socket::{self, BoundSocket};
@@ -24,9 +24,9 @@ use tokio::signal::unix::{Signal, SignalKind};
 #[command(after_help = "\
 Where jobs are kept:
   The server keeps jobs in the directory --data DIR [default: requeue-data], or
-  in Redis with --store URL [env: REQUEUE_STORE]. Several servers can share one
-  Redis. A directory belongs to one server. --server and --token-file do not
-  apply.
+  in Redis or Postgres with --store URL [env: REQUEUE_STORE]. Several servers
+  can share one Redis or one database. A directory belongs to one server.
+  --server and --token-file do not apply.
 
 Tokens:
   If a token is set, clients must send one. REQUEUE_TOKEN contains a token for
@@ -40,7 +40,8 @@ Signals:
 Examples:
   requeue serve
   requeue serve --listen 127.0.0.1:8080 --data /var/lib/requeue
-  requeue serve --store redis://127.0.0.1:6379/")]
+  requeue serve --store redis://127.0.0.1:6379/
+  requeue serve --store postgres://app@127.0.0.1/shop")]
 pub(crate) struct Args {
     /// Address and port to listen on; port 0 selects a free port
     #[arg(
@@ -130,7 +131,9 @@ pub(crate) async fn serve(args: Args, store_args: &StoreArgs, out: Output) -> Re
     let access = if any_host { access } else { access.only_local_names() };
     let tls = tls(&args)?;
     let drain = args.shutdown_limit;
-    let listener = BoundSocket::bind(args.listen, args.max_connections, drain, tls.clone()).await?;
+    let files = store_args.files_of_store(&location);
+    let listener =
+        BoundSocket::bind(args.listen, args.max_connections, files, drain, tls.clone()).await?;
     let address = listener.address;
     // From here on, SIGHUP reloads files. Before, it would end the process.
     let hangup = on(SignalKind::hangup())?;
@@ -193,20 +196,18 @@ async fn end_of(serving: impl Future<Output = ()>, app: &App, signals: &mut Sign
 /// The store options of the command line. Without any, `REQUEUE_STORE`, or else the default
 /// directory.
 fn with_defaults(store_args: &StoreArgs) -> StoreArgs {
-    let mut store_args = store_args.clone();
+    let mut store_args = store_args.or_environment();
     if store_args.server.is_none() && store_args.data.is_none() && store_args.store.is_none() {
-        store_args.store = std::env::var("REQUEUE_STORE").ok().filter(|url| !url.is_empty());
-        if store_args.store.is_none() {
-            store_args.data = Some(DEFAULT_DATA.into());
-        }
+        store_args.data = Some(DEFAULT_DATA.into());
     }
     store_args
 }
 
-/// The location for people. The URL of Redis is left out, because it may contain a password.
+/// The location for people. The URL of a store is left out, because it may contain a password.
 fn describe(location: &StoreLocation) -> String {
     match location {
         StoreLocation::Data(directory) => format!("in {}", directory.display()),
+        StoreLocation::Postgres(_) => "in Postgres".to_owned(),
         StoreLocation::Redis(_) | StoreLocation::Server(_) => "in Redis".to_owned(),
     }
 }
@@ -255,6 +256,13 @@ async fn open(
             Err(CliError::usage("--backups does not apply to Redis, which makes its own snapshots"))
         }
         StoreLocation::Redis(url) => Ok((Arc::new(store_args.connect_redis(url).await?), None)),
+        StoreLocation::Postgres(_) if args.backups.is_some() => Err(CliError::usage(
+            "--backups does not apply to Postgres: use the backups of Postgres",
+        )),
+        StoreLocation::Postgres(url) => {
+            let store = store_args.connect_postgres(url, IfMissing::Create).await?;
+            Ok((Arc::new(store), None))
+        }
         StoreLocation::Server(_) => {
             Err(CliError::usage("serve does not accept --server: use --data DIR or --store URL"))
         }

@@ -1,19 +1,32 @@
-//! The options that select a store: a server, a data directory, or Redis.
+//! The options that select a store: a server, a data directory, Redis, or Postgres.
 
 use crate::error::{CliError, Exit, Result};
 use crate::output::{escape, print_note};
 use crate::private_files;
+use crate::times;
 use clap::Args;
-use requeue_disk::DiskStore;
+use requeue_disk::{DiskStore, RESERVED_FILES};
 use requeue_http::HttpStore;
 use requeue_http::client::Secret;
 use requeue_jobs::Store;
+use requeue_postgres::{Migrated, PostgresStore};
 use requeue_redis::RedisStore;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
+use std::time::Duration;
 
 /// The server that commands connect to by default.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:7654";
+
+/// The range of `--postgres-poll`.
+const POLL_RANGE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3600));
+
+/// The open files of a store on Postgres beside its connections: that for LISTEN, its runtime, a name
+/// that is being looked up, and connections that are being closed.
+const OTHER_POSTGRES_FILES: usize = 16;
+
+/// How long a statement may take that reads or rewrites all jobs in Postgres.
+const LONG_STATEMENT: Duration = Duration::from_secs(3600);
 
 /// The directory that `serve` keeps jobs in by default.
 pub(crate) const DEFAULT_DATA: &str = "requeue-data";
@@ -27,7 +40,8 @@ pub(crate) struct StoreArgs {
     /// Open this data directory; no other process may have it open
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Connect to Redis: redis://, rediss://, redis+sentinel:// or redis+cluster://
+    /// Connect to Redis (redis://, rediss://, redis+sentinel:// or redis+cluster://) or to Postgres
+    /// (postgres:// or postgresql://)
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// File that contains the server's token; or set REQUEUE_TOKEN to the token
@@ -59,6 +73,56 @@ pub(crate) struct StoreArgs {
         long_help = "PEM file of the private key of that certificate"
     )]
     pub(crate) redis_key: Option<PathBuf>,
+    /// Schema in Postgres that contains the tables [default: requeue]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) postgres_schema: Option<String>,
+    /// Maximum number of connections to Postgres [default: 10]
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1000),
+        hide_short_help = true,
+        long_help = "Maximum number of connections to Postgres; one more is used for LISTEN [default: 10]"
+    )]
+    pub(crate) postgres_connections: Option<u16>,
+    /// How often to look for jobs of other processes [default: 100ms]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DURATION",
+        value_parser = poll_interval,
+        hide_short_help = true,
+        long_help = "How often to look for jobs of other processes in Postgres, while a claim waits [default: 100ms]"
+    )]
+    pub(crate) postgres_poll: Option<Duration>,
+    /// Do not use LISTEN and NOTIFY
+    #[arg(
+        long,
+        global = true,
+        hide_short_help = true,
+        long_help = "Do not use LISTEN and NOTIFY: jobs of other processes are found by polling"
+    )]
+    pub(crate) postgres_no_listen: bool,
+    /// Do not create or update the tables in Postgres
+    #[arg(
+        long,
+        global = true,
+        hide_short_help = true,
+        long_help = "Do not create or update the tables in Postgres: fail if they are missing or too old"
+    )]
+    pub(crate) postgres_no_migrate: bool,
+}
+
+/// Parses the value of `--postgres-poll`.
+fn poll_interval(text: &str) -> Result<Duration, String> {
+    let interval = times::duration(text).map_err(|error| error.to_string())?;
+    let (min, max) = POLL_RANGE;
+    if !(min..=max).contains(&interval) {
+        let [min, max] = [min, max].map(times::show_duration);
+        return Err(format!("the interval must be {min} to {max}"));
+    }
+    Ok(interval)
 }
 
 /// The store that the command line or the environment selects.
@@ -67,9 +131,25 @@ pub(crate) enum StoreLocation {
     Server(String),
     Data(PathBuf),
     Redis(String),
+    Postgres(String),
 }
 
-/// What to do if a data directory does not exist.
+impl StoreLocation {
+    /// The store of a URL, by its scheme. The error does not contain the URL, because it may contain a
+    /// password.
+    fn of_url(url: &str) -> Result<Self> {
+        match url {
+            url if url.starts_with("redis") => Ok(StoreLocation::Redis(url.to_owned())),
+            url if url.starts_with("postgres") => Ok(StoreLocation::Postgres(url.to_owned())),
+            _ => Err(CliError::usage(
+                "invalid URL in --store or REQUEUE_STORE: it must begin with redis://, rediss://, \
+                 redis+sentinel://, redis+cluster://, postgres:// or postgresql://",
+            )),
+        }
+    }
+}
+
+/// What to do if a data directory does not exist, or a database has no tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfMissing {
     Create,
@@ -81,7 +161,7 @@ impl StoreArgs {
     pub(crate) fn location(&self) -> Result<StoreLocation> {
         let server = self.server.clone().map(StoreLocation::Server);
         let data = self.data.clone().map(StoreLocation::Data);
-        let store = self.store.clone().map(StoreLocation::Redis);
+        let store = self.store.as_deref().map(StoreLocation::of_url).transpose()?;
         let mut given = [server, data, store].into_iter().flatten();
         match (given.next(), given.next()) {
             (Some(one), None) => Ok(one),
@@ -95,12 +175,25 @@ impl StoreArgs {
         }
     }
 
-    /// Opens the data directory, or connects to the server or Redis.
+    /// These options, with the URL in `REQUEUE_STORE` if they select no store. For commands that work on
+    /// a store itself and not on a server.
+    pub(crate) fn or_environment(&self) -> Self {
+        let mut args = self.clone();
+        if args.server.is_none() && args.data.is_none() && args.store.is_none() {
+            args.store = std::env::var("REQUEUE_STORE").ok().filter(|url| !url.is_empty());
+        }
+        args
+    }
+
+    /// Opens the data directory, or connects to the server, Redis or Postgres.
     pub(crate) async fn open(&self, missing: IfMissing) -> Result<Arc<dyn Store>> {
         match self.location()? {
             StoreLocation::Server(url) => Ok(Arc::new(self.connect(&url)?)),
             StoreLocation::Data(directory) => Ok(Arc::new(open_directory(&directory, missing)?)),
             StoreLocation::Redis(url) => Ok(Arc::new(self.connect_redis(&url).await?)),
+            StoreLocation::Postgres(url) => {
+                Ok(Arc::new(self.connect_postgres(&url, missing).await?))
+            }
         }
     }
 
@@ -108,7 +201,7 @@ impl StoreArgs {
     pub(crate) fn connect_server(&self, command: &str) -> Result<HttpStore> {
         match self.location()? {
             StoreLocation::Server(url) => self.connect(&url),
-            StoreLocation::Data(_) | StoreLocation::Redis(_) => {
+            StoreLocation::Data(_) | StoreLocation::Redis(_) | StoreLocation::Postgres(_) => {
                 let message = format!(
                     "`requeue {command}` shows what a server knows: --data and --store have no server"
                 );
@@ -141,6 +234,63 @@ impl StoreArgs {
             warn_about(key);
         }
         options
+    }
+
+    /// Connects to Postgres. With [`IfMissing::Fail`], a mistyped name creates no tables, and a command
+    /// that only looks at a store does not update its tables.
+    pub(crate) async fn connect_postgres(
+        &self,
+        url: &str,
+        missing: IfMissing,
+    ) -> Result<PostgresStore> {
+        let mut options = self.postgres_options()?;
+        options.migrate = missing == IfMissing::Create && !self.postgres_no_migrate;
+        Ok(PostgresStore::connect_with(url, options).await?)
+    }
+
+    /// Connects to Postgres for a statement that reads all jobs, without changing the tables.
+    pub(crate) async fn connect_postgres_to_check(&self, url: &str) -> Result<PostgresStore> {
+        let mut options = self.postgres_options()?;
+        (options.migrate, options.response_timeout) = (false, LONG_STATEMENT);
+        Ok(PostgresStore::connect_with(url, options).await?)
+    }
+
+    /// Creates or updates the tables in Postgres.
+    pub(crate) async fn migrate_postgres(&self, url: &str) -> Result<Migrated> {
+        let mut options = self.postgres_options()?;
+        options.response_timeout = LONG_STATEMENT;
+        Ok(PostgresStore::migrate(url, options).await?)
+    }
+
+    pub(crate) fn postgres_options(&self) -> Result<requeue_postgres::Options> {
+        if self.ca_file.is_some() {
+            return Err(CliError::usage(
+                "--ca-file does not apply to Postgres: the URL contains its certificates",
+            )
+            .hint("add to the URL: ?sslmode=verify-full&sslrootcert=FILE"));
+        }
+        let mut options = requeue_postgres::Options::default();
+        if let Some(schema) = &self.postgres_schema {
+            options.schema.clone_from(schema);
+        }
+        if let Some(connections) = self.postgres_connections {
+            options.max_connections = usize::from(connections);
+        }
+        options.poll_interval = self.postgres_poll.unwrap_or(options.poll_interval);
+        options.listen = !self.postgres_no_listen;
+        Ok(options)
+    }
+
+    /// How many files a server leaves to its store: each connection to Postgres is an open file.
+    pub(crate) fn files_of_store(&self, location: &StoreLocation) -> usize {
+        match location {
+            StoreLocation::Postgres(_) => {
+                let default = requeue_postgres::Options::default().max_connections;
+                let connections = self.postgres_connections.map_or(default, usize::from);
+                RESERVED_FILES.max(connections + OTHER_POSTGRES_FILES)
+            }
+            _ => RESERVED_FILES,
+        }
     }
 
     /// The token to send to a server. There is no option that takes the token itself, because all
@@ -182,7 +332,7 @@ impl StoreArgs {
             StoreLocation::Server(url) => {
                 Some(format!("is a server running at {url}? To start one: requeue serve"))
             }
-            StoreLocation::Data(_) | StoreLocation::Redis(_) => None,
+            StoreLocation::Data(_) | StoreLocation::Redis(_) | StoreLocation::Postgres(_) => None,
         }
     }
 }
@@ -246,6 +396,35 @@ mod tests {
         assert_eq!(data().location().unwrap(), StoreLocation::Data("d".into()));
         let two = StoreArgs { store: Some("redis://h".to_owned()), ..data() };
         assert_eq!(two.location().unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn the_scheme_of_a_url_selects_the_store() {
+        let at = |url: &str| StoreArgs { store: Some(url.to_owned()), ..StoreArgs::default() };
+        for url in ["redis://h", "rediss+cluster://h"] {
+            assert_eq!(at(url).location().unwrap(), StoreLocation::Redis(url.to_owned()));
+        }
+        for url in ["postgres://h/d", "postgresql://h/d"] {
+            assert_eq!(at(url).location().unwrap(), StoreLocation::Postgres(url.to_owned()));
+        }
+        for url in ["mysql://me:hunter2@h/d", "hunter2", ""] {
+            let error = at(url).location().unwrap_err();
+            assert_eq!(error.exit, Exit::Usage);
+            assert!(error.mentions("postgres://") && !error.mentions("hunter2"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn every_connection_to_postgres_is_an_open_file() {
+        let with =
+            |postgres_connections| StoreArgs { postgres_connections, ..StoreArgs::default() };
+        let postgres = StoreLocation::Postgres(String::new());
+        assert_eq!(with(None).files_of_store(&postgres), RESERVED_FILES);
+        assert_eq!(with(Some(1000)).files_of_store(&postgres), 1016);
+        assert_eq!(
+            with(Some(1000)).files_of_store(&StoreLocation::Data("d".into())),
+            RESERVED_FILES
+        );
     }
 
     #[test]

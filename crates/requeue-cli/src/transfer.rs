@@ -49,7 +49,8 @@ imported and finished would be imported again.
 
 Examples:
   requeue import jobs.jsonl
-  requeue import jobs.jsonl --store redis://127.0.0.1:6379/")]
+  requeue import jobs.jsonl --store redis://127.0.0.1:6379/
+  requeue import jobs.jsonl --store postgres://app@127.0.0.1/shop")]
 pub(crate) struct ImportArgs {
     /// File to read; - for stdin
     #[arg(default_value = "-")]

@@ -84,9 +84,9 @@ impl Source {
         }
         let name = match location {
             StoreLocation::Data(directory) => escape(&directory.display().to_string()),
-            StoreLocation::Redis(url) | StoreLocation::Server(url) => {
-                escape(&without_secrets(&url))
-            }
+            StoreLocation::Redis(url)
+            | StoreLocation::Postgres(url)
+            | StoreLocation::Server(url) => escape(&without_secrets(&url)),
         };
         let store = store_args.open(IfMissing::Fail).await?;
         Ok(Source { name, server: None, store, counted: None })
@@ -169,11 +169,14 @@ impl Source {
     }
 }
 
-/// A URL without user name, password and options.
+/// A URL without user name, password and options. If an `@` follows a `?`, either may belong to a
+/// password: then only the scheme is shown.
 fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let host = rest.rsplit('@').next().and_then(|rest| rest.split('?').next());
-    format!("{scheme}://{}", host.unwrap_or_default())
+    let (base, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let host =
+        if options.contains('@') { "…" } else { base.rsplit('@').next().unwrap_or_default() };
+    format!("{scheme}://{host}")
 }
 
 /// Returns the response to a GET request, or `None` if the server does not have this path.
@@ -277,6 +280,9 @@ mod tests {
         for (url, shown) in [
             ("redis://127.0.0.1:6379/", "redis://127.0.0.1:6379/"),
             ("rediss://me:s@cret@host/0?password=x", "rediss://host/0"),
+            ("postgres://me:secret@a:1,b:2/shop?sslmode=require", "postgres://a:1,b:2/shop"),
+            ("postgres://host/shop?user=me&password=s@cret", "postgres://…"),
+            ("postgres://me:se?cret@host/shop", "postgres://…"),
         ] {
             assert_eq!(without_secrets(url), shown);
         }

@@ -1,6 +1,7 @@
-//! Each command, on a real server or a data directory.
+//! Each command, on a real server, a data directory or Postgres.
 
 use crate::support::{Dir, Done, signal_to, until};
+use requeue_testkit::servers::PostgresServer;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::Permissions;
@@ -18,8 +19,9 @@ fn claim(dir: &Dir, kind: &str) -> String {
 
 #[test]
 fn a_job_is_put_shown_claimed_and_acked() {
-    // With a server, and on a data directory without one.
-    for dir in [Dir::served(), Dir::new()] {
+    // With a server, and on a data directory and a database without one.
+    let postgres = PostgresServer::start();
+    for dir in [Dir::served(), Dir::new(), Dir::at(postgres.url())] {
         put_shown_claimed_and_acked(&dir);
     }
 }

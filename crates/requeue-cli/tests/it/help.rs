@@ -2,7 +2,7 @@
 
 use crate::support::Dir;
 
-const COMMANDS: [&str; 30] = [
+const COMMANDS: [&str; 31] = [
     "serve",
     "demo",
     "put",
@@ -30,6 +30,7 @@ const COMMANDS: [&str; 30] = [
     "import",
     "verify",
     "backup",
+    "postgres",
     "bench",
     "completions",
     "man",
@@ -141,6 +142,24 @@ fn an_invalid_command_line_exits_with_2_and_names_the_problem() {
         (&["schedule", "next", "--every", "1ms"], "the period of the schedule is 1ms"),
         (&["stats", "--data", "d", "--server", "http://h"], "use only one of"),
         (&["--data", "d", "stats", "--store", "redis://h"], "use only one of"),
+        (&["stats", "--store", "http://h"], "invalid URL in --store"),
+        (&["stats", "--store", "postgres:h"], "invalid Postgres URL: it must begin with"),
+        (
+            &["stats", "--store", "postgres://h", "--postgres-schema", "Shop"],
+            "the schema is \"Shop\"",
+        ),
+        (&["stats", "--postgres-connections", "0"], "0 is not in 1..=1000"),
+        (&["stats", "--postgres-poll", "2h"], "the interval must be 1ms to 1h"),
+        (&["stats", "--store", "postgres://h", "--ca-file", "f"], "sslrootcert=FILE"),
+        (&["postgres"], "Usage: requeue postgres"),
+        (&["postgres", "migrate", "--store", "redis://h"], "use --store postgres://"),
+        (&["postgres", "check"], "use --store postgres://"),
+        (
+            &["postgres", "migrate", "--store", "postgres://h", "--postgres-no-migrate"],
+            "--postgres-no-migrate does not apply",
+        ),
+        (&["backup", "--store", "postgres://h"], "use pg_dump"),
+        (&["serve", "--store", "postgres://h", "--backups", "b"], "--backups does not apply"),
         (&["backup", "--data", "d"], "--data needs --to DIR"),
         (&["serve", "--server", "http://h"], "--data DIR or --store URL"),
         (&["serve", "--listen", "here"], "--listen <ADDR>"),

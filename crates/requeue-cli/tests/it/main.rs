@@ -8,6 +8,7 @@ mod help;
 mod hostile;
 #[cfg(feature = "otel")]
 mod otel;
+mod postgres;
 mod schedules;
 mod serve;
 mod service;

@@ -171,9 +171,12 @@ fn errors_at_start_are_reported_before_anything_is_created() {
     twice.complains("requeue-data is in use by process").complains("kill ");
     let tls = ["serve", "--tls-cert", "absent", "--tls-key", "absent"];
     dir.run(&tls).code(1).complains("could not read absent");
-    let store = ["serve", "--listen", "127.0.0.1:0", "--store", "redis://127.0.0.1:1"];
-    dir.run(&store).code(4).complains("127.0.0.1:1");
-    dir.run(&["serve", "--store", "mysql://h"]).code(2).complains("invalid Redis URL");
+    for store in ["redis://127.0.0.1:1", "postgres://me:hunter2@127.0.0.1:1/shop"] {
+        let done = dir.run(&["serve", "--listen", "127.0.0.1:0", "--store", store]).code(4);
+        let done = done.complains("127.0.0.1:1").complains("running there?");
+        assert!(!done.err.contains("hunter2"), "{done:?}");
+    }
+    dir.run(&["serve", "--store", "mysql://h"]).code(2).complains("invalid URL in --store");
 }
 
 #[test]

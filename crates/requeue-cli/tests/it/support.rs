@@ -31,10 +31,12 @@ pub(crate) fn eventually<T>(mut poll: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// A temporary directory, removed on drop, and optionally a server on the store in it.
+/// A temporary directory, removed on drop, and optionally a server on the store in it, or the URL of a
+/// store elsewhere.
 pub(crate) struct Dir {
     path: PathBuf,
     server: Option<Server>,
+    store: Option<String>,
 }
 
 impl Dir {
@@ -44,21 +46,38 @@ impl Dir {
             format!("requeue-cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).expect("a new directory");
-        Dir { path, server: None }
+        Dir { path, server: None, store: None }
+    }
+
+    /// With the store at this URL, which [`Dir::ask`] uses.
+    pub(crate) fn at(url: String) -> Self {
+        let mut dir = Dir::new();
+        dir.store = Some(url);
+        dir
     }
 
     /// With a server, which [`Dir::ask`] uses.
     pub(crate) fn served() -> Self {
-        let mut dir = Dir::new();
-        dir.server = Some(Server::start(&dir, &["--data", "d"]));
-        dir
+        Dir::new().serve()
+    }
+
+    /// With the store at this URL, and a server on it, which [`Dir::ask`] uses.
+    pub(crate) fn served_at(url: String) -> Self {
+        Dir::at(url).serve()
+    }
+
+    /// Starts a server on the store of this directory.
+    fn serve(mut self) -> Self {
+        self.server = Some(Server::start(&self, &self.place()));
+        self
     }
 
     /// The options that select the store of this directory.
     pub(crate) fn place(&self) -> [&str; 2] {
-        match &self.server {
-            Some(server) => ["--server", &server.url],
-            None => ["--data", "d"],
+        match (&self.server, &self.store) {
+            (Some(server), _) => ["--server", &server.url],
+            (None, Some(url)) => ["--store", url],
+            (None, None) => ["--data", "d"],
         }
     }
 
@@ -90,11 +109,12 @@ impl Dir {
         command
     }
 
-    /// A command to run in this directory, without the environment variables that the program
-    /// reads.
+    /// A command to run in this directory, without the environment variables of the program and of its
+    /// tests.
     pub(crate) fn clean(&self, mut command: Command) -> Command {
-        for name in ["SERVER", "TOKEN", "READ_TOKEN", "STORE", "LISTEN", "LOG"] {
-            command.env_remove(format!("REQUEUE_{name}"));
+        let variables = std::env::vars_os().map(|(name, _)| name);
+        for name in variables.filter(|name| name.to_string_lossy().starts_with("REQUEUE_")) {
+            command.env_remove(name);
         }
         command.current_dir(&self.path).env("TZ", "UTC").stdin(Stdio::null());
         command

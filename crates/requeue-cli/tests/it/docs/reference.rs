@@ -3,6 +3,7 @@
 use super::page::{Block, Example};
 use crate::support::{Dir, Server};
 use requeue_http::ProblemType;
+use requeue_testkit::servers::PostgresServer;
 use serde_json::Value;
 
 const HTTP_API: &str = include_str!("../../../../../docs/http-api.md");
@@ -50,15 +51,19 @@ fn requests(example: &Example, method: &str, template: &str) -> bool {
 
 #[test]
 fn the_page_of_operations_has_every_metric_and_every_option() {
-    let dir = Dir::served();
-    dir.ask(&["put", "mail", "a"]).ok();
-    let metrics = dir.http_body(dir.place()[1], "/metrics");
-    let names = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let names: Vec<&str> = names.filter_map(|line| line.split(' ').next()).collect();
-    assert!(names.len() > 20, "{metrics}");
-    for name in names {
-        assert!(OPERATIONS.contains(&format!("`{name}`")), "{name} is not on the page");
+    let postgres = PostgresServer::start();
+    let dirs = [Dir::served_at(postgres.url()), Dir::served()];
+    for dir in &dirs {
+        dir.ask(&["put", "mail", "a"]).ok();
+        let metrics = dir.http_body(dir.place()[1], "/metrics");
+        let names = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let names: Vec<&str> = names.filter_map(|line| line.split(' ').next()).collect();
+        assert!(names.len() > 20, "{metrics}");
+        for name in names {
+            assert!(OPERATIONS.contains(&format!("`{name}`")), "{name} is not on the page");
+        }
     }
+    let [_, dir] = &dirs;
     let help = dir.run(&["serve", "--help"]).ok().out;
     let options = help.lines().filter_map(|line| line.trim().strip_prefix("--"));
     let options: Vec<&str> = options.filter_map(|line| line.split([' ', '=']).next()).collect();
