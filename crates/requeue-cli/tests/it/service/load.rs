@@ -26,6 +26,8 @@ struct Records {
     unclear: BTreeMap<String, Receipt>,
     /// Each with the number of jobs that were acked before it.
     acked: BTreeMap<String, usize>,
+    /// The fence of every lease that a client got.
+    fences: BTreeSet<u64>,
     /// Violations of the contract.
     violations: Vec<String>,
 }
@@ -118,6 +120,10 @@ impl Load {
                 let id = job.id().as_str();
                 if notes.acked.get(id).is_some_and(|&before| before < acked) {
                     notes.violations.push(format!("{id} was acked, and then claimed"));
+                }
+                let fence = job.receipt.fence().0;
+                if !notes.fences.insert(fence) {
+                    notes.violations.push(format!("{id} has the fence {fence} of another lease"));
                 }
                 let taken = notes.held.insert(id.to_owned(), job.receipt.clone()).is_some();
                 if self.lease == LONG && (taken || notes.unclear.contains_key(id)) {

@@ -7,5 +7,6 @@ mod load;
 mod node;
 mod nodes;
 mod reload;
+mod shared_store;
 mod stops;
 mod workers;

@@ -1,10 +1,10 @@
 //! A server process and its clients.
 
+use super::shared_store::SharedStore;
 use crate::support::{Dir, Server, until};
 use requeue_http::client::{CallError, Options};
 use requeue_http::{HttpStore, wire};
 use requeue_jobs::{ClaimedJob, Jobs, Timestamp};
-use requeue_testkit::servers::RedisServer;
 use rustix::process::Signal;
 use serde_json::json;
 use std::net::TcpStream;
@@ -36,8 +36,8 @@ impl Node {
         Node::start(dir, &["--listen", "127.0.0.1:0", "--data", "d"])
     }
 
-    pub(crate) fn on_redis(dir: &Dir, redis: &RedisServer) -> Self {
-        Node::start(dir, &["--listen", "127.0.0.1:0", "--store", &redis.url()])
+    pub(crate) fn on(dir: &Dir, store: &SharedStore) -> Self {
+        Node::start(dir, &["--listen", "127.0.0.1:0", "--store", &store.url()])
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -1,8 +1,9 @@
 //! `requeue work` continues when its server is killed and restarted.
 
 use super::node::{KIND, Node, block_on};
+use super::shared_store::SharedStore;
 use crate::support::{Dir, await_end, signal, until};
-use requeue_testkit::servers::{RedisServer, free_port};
+use requeue_testkit::servers::free_port;
 use rustix::process::Signal;
 use std::process::{Child, Stdio};
 
@@ -77,18 +78,19 @@ fn a_command_whose_lease_expired_without_the_server_is_killed_and_runs_again() {
 }
 
 #[test]
-fn a_worker_continues_when_the_redis_of_its_server_is_back() {
-    let dir = Dir::new();
-    let mut redis = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let node = Node::on_redis(&dir, &redis);
-    let worker = Working::start(&dir, &node, &["--exec", "echo $REQUEUE_ID >> ran"]);
-    block_on(node.jobs().put(KIND, "a", "")).unwrap();
-    await_ack(&node);
-    redis.kill();
-    until("it to know", || (node.status("/readyz") == 503).then_some(()));
-    redis.start_again();
-    until("it to be ready", || (node.status("/readyz") == 200).then_some(()));
-    block_on(node.jobs().put(KIND, "b", "")).unwrap();
-    until("the next job", || (dir.read("ran") == "a\nb\n").then_some(()));
-    worker.stop();
+fn a_worker_continues_when_the_store_of_its_server_is_back() {
+    for mut store in SharedStore::each_durable() {
+        let dir = Dir::new();
+        let node = Node::on(&dir, &store);
+        let worker = Working::start(&dir, &node, &["--exec", "echo $REQUEUE_ID >> ran"]);
+        block_on(node.jobs().put(KIND, "a", "")).unwrap();
+        await_ack(&node);
+        store.kill();
+        until("it to know", || (node.status("/readyz") == 503).then_some(()));
+        store.start_again();
+        until("it to be ready", || (node.status("/readyz") == 200).then_some(()));
+        block_on(node.jobs().put(KIND, "b", "")).unwrap();
+        until("the next job", || (dir.read("ran") == "a\nb\n").then_some(()));
+        worker.stop();
+    }
 }
