@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    // The service. For jobs on disk or in Redis, only the store differs.
+    // The service. For jobs on disk, in Redis or in Postgres, only the store differs.
     let app = App::new(Arc::new(MemoryStore::new()), WallClock::system(), Limits::default());
     let tcp = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", tcp.local_addr()?);

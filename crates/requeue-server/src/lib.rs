@@ -10,7 +10,7 @@
 //! use tokio::net::TcpListener;
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! let store = Arc::new(MemoryStore::new()); // or on disk, or on Redis
+//! let store = Arc::new(MemoryStore::new()); // or on disk, Redis or Postgres
 //! let app = App::new(store, WallClock::system(), Limits::default());
 //! let listener = Listener::new(TcpListener::bind("127.0.0.1:0").await?, Options::default());
 //! let access = Access::new([], None)?; // no tokens: anyone who can connect has full access

@@ -6,6 +6,7 @@ mod client;
 mod conformance_disk;
 mod conformance_instrumented;
 mod conformance_memory;
+mod conformance_postgres;
 mod conformance_redis;
 mod events;
 mod histories;

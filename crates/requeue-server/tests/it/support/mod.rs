@@ -9,11 +9,12 @@ use requeue::ManualClock;
 use requeue_disk::DiskStore;
 use requeue_http::HttpStore;
 use requeue_jobs::{MemoryStore, Store, Timestamp, WallClock};
+use requeue_postgres::PostgresStore;
 use requeue_redis::RedisStore;
 use requeue_server::auth::Access;
 use requeue_server::listen::{Listener, Options, Shutdown, Tls};
 use requeue_server::{App, Limits};
-use requeue_testkit::servers::RedisServer;
+use requeue_testkit::servers::{PostgresServer, PostgresVersion, RedisServer};
 use requeue_testkit::{Fixture, block_on};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -140,6 +141,21 @@ impl Served {
         let mut served = Served::new(Arc::new(store), clock, wall_clock);
         served.orders_ties = false;
         served
+    }
+
+    /// The store on Postgres; all tests of the process share one server.
+    pub(crate) fn postgres() -> Self {
+        static SERVER: LazyLock<PostgresServer> = LazyLock::new(|| {
+            PostgresServer::with(&PostgresVersion::chosen(), &["-c", "max_connections=500"])
+        });
+        let (clock, wall_clock) = time();
+        let mut options = requeue_postgres::Options::default();
+        options.schema = format!("served_{}", fresh()).replace('-', "_");
+        (options.max_connections, options.listen) = (4, false);
+        options.poll_interval = Duration::from_millis(20);
+        let (url, at) = (SERVER.url(), Some(wall_clock.clone()));
+        let store = block_on(PostgresStore::connect_at(&url, options, at)).expect("it answers");
+        Served::new(Arc::new(store), clock, wall_clock)
     }
 
     fn new(store: Arc<dyn Store>, clock: ManualClock, wall_clock: WallClock) -> Self {
