@@ -34,8 +34,8 @@ const PARALLEL: usize = 4;
 pub enum Store {
     /// A temporary directory.
     Disk,
-    /// The Redis of this URL.
-    Redis(String),
+    /// The Redis or Postgres of this URL.
+    Url(String),
 }
 
 /// The program that runs the workers of a scenario.

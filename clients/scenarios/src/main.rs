@@ -4,7 +4,7 @@ use requeue_scenarios::{Scenario, Store, WorkerProgram, run_all};
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: requeue-scenarios CLIENT SERVER [--redis URL] [--only TEXT] -- PROGRAM…
+const USAGE: &str = "usage: requeue-scenarios CLIENT SERVER [--store URL] [--only TEXT] -- PROGRAM…
 
 CLIENT is the name of the client (rust, python, typescript, go or another one), SERVER the path of
 the requeue binary, and PROGRAM the worker program, which clients/scenarios/README.md specifies.
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let (mut store, mut scenarios) = (Store::Disk, Scenario::all());
     while let Some(option) = arguments.next() {
         match (option.as_str(), arguments.next()) {
-            ("--redis", Some(url)) => store = Store::Redis(url),
+            ("--store", Some(url)) => store = Store::Url(url),
             ("--only", Some(text)) => scenarios.retain(|scenario| scenario.name.contains(&text)),
             ("--", Some(program)) => {
                 let command = [vec![program], arguments.collect()].concat();

@@ -187,7 +187,7 @@ fn start_server(
     command.args(["serve", "--json", "--listen", &address.to_string()]).current_dir(dir);
     match store {
         Store::Disk => command.args(["--data", "data"]),
-        Store::Redis(url) => command.args(["--store", url]),
+        Store::Url(url) => command.args(["--store", url]),
     };
     for name in ["SERVER", "TOKEN", "READ_TOKEN", "STORE", "LISTEN"] {
         command.env_remove(format!("REQUEUE_{name}"));

@@ -1,7 +1,7 @@
-//! The Rust client passes all scenarios, on disk and on Redis.
+//! The Rust client passes all scenarios, on disk, on Redis and on Postgres.
 
 use requeue_scenarios::{Scenario, Store, WorkerProgram, run_all};
-use requeue_testkit::servers::RedisServer;
+use requeue_testkit::servers::{PostgresServer, RedisServer};
 use std::path::PathBuf;
 
 /// The server binary: next to the programs of this package.
@@ -29,5 +29,11 @@ fn the_rust_client_passes_all_scenarios_on_disk() {
 #[test]
 fn the_rust_client_passes_all_scenarios_on_redis() {
     let redis = RedisServer::start();
-    passes_all(&Store::Redis(format!("redis://127.0.0.1:{}", redis.port())));
+    passes_all(&Store::Url(redis.url()));
+}
+
+#[test]
+fn the_rust_client_passes_all_scenarios_on_postgres() {
+    let postgres = PostgresServer::start();
+    passes_all(&Store::Url(postgres.url()));
 }
