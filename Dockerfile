@@ -16,7 +16,8 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && cp target/release/requeue /usr/local/bin/requeue
 
 FROM debian:bookworm-slim
-# ca-certificates is for rediss:// and https://. `requeue work --exec` uses the shell of this image.
+# ca-certificates is for rediss://, https:// and Postgres with sslmode=verify-full. `requeue work --exec`
+# uses the shell of this image.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates \
     && rm -rf /var/lib/apt/lists/* \
