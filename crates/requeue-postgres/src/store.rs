@@ -133,13 +133,14 @@ impl PostgresStore {
     ) -> Result<Self, PostgresConnectError> {
         let statements = Statements::new(&options.schema);
         let clock = wall_clock.as_ref().map_or_else(Clock::system, |at| at.clock().clone());
+        let poll_interval = options.poll_interval;
         let database = Database::open(url, options)?;
         let shared = Arc::new(Shared {
             database,
             statements,
             acks: Acks::default(),
             marks: Marks::default(),
-            watch: Arc::new(Watch::new(clock)),
+            watch: Arc::new(Watch::new(clock, poll_interval)),
             turns: Mutex::default(),
             reaped: Mutex::default(),
             kinds: Mutex::default(),

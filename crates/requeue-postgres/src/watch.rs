@@ -38,6 +38,10 @@ pub(crate) struct Watch {
     changes: ChangeNotifier,
     /// Wakes the task that asks the server.
     ask: Notify,
+    /// Tells that task that someone has begun to wait, and already knows when the next job is due.
+    began: Notify,
+    /// How long it counts what a claim has found out.
+    poll_interval: Duration,
     /// Wakes the task that notifies other processes.
     announce: Notify,
 }
@@ -46,7 +50,7 @@ pub(crate) struct Watch {
 struct State {
     /// How many callers wait for each kind.
     waiting: HashMap<Kind, usize>,
-    known: HashMap<Kind, NextWork>,
+    known: HashMap<Kind, Known>,
     /// Kinds with jobs that other processes may wait for.
     to_announce: BTreeSet<i32>,
     /// How often in a row a claim has returned no job of a kind.
@@ -57,6 +61,13 @@ struct State {
     asked: u64,
 }
 
+/// What is known of a kind.
+#[derive(Clone, Copy)]
+struct Known {
+    next: NextWork,
+    since: Moment,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextWork {
     Never,
@@ -64,27 +75,34 @@ enum NextWork {
 }
 
 impl Watch {
-    pub(crate) fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock, poll_interval: Duration) -> Self {
         let (state, changes) = (Mutex::default(), ChangeNotifier::default());
-        Watch { clock, state, changes, ask: Notify::new(), announce: Notify::new() }
+        let (ask, began, announce) = (Notify::new(), Notify::new(), Notify::new());
+        Watch { clock, state, changes, ask, began, poll_interval, announce }
     }
 
     /// Records that a job of this process is due after this time.
     pub(crate) fn may_be_due(&self, kind: &KindRef, after: Duration) {
-        let at = self.clock.now().saturating_add(after);
+        let now = self.clock.now();
+        let at = now.saturating_add(after);
         let mut state = lock(&self.state);
         let is_soon = after <= ANNOUNCED;
         if is_soon {
             state.to_announce.insert(kind.number);
         }
-        let is_sooner = match state.known.get(&kind.name) {
+        let is_sooner = match state.known.get_mut(&kind.name) {
             None => false,
-            Some(NextWork::Never) => true,
-            Some(NextWork::At(known)) => at < *known,
+            Some(known) => {
+                let is_sooner = match known.next {
+                    NextWork::Never => true,
+                    NextWork::At(next) => at < next,
+                };
+                if is_sooner {
+                    known.next = NextWork::At(at);
+                }
+                is_sooner
+            }
         };
-        if is_sooner {
-            state.known.insert(kind.name.clone(), NextWork::At(at));
-        }
         drop(state);
         if is_soon {
             self.announce.notify_one();
@@ -106,12 +124,21 @@ impl Watch {
 
     /// Records when the next job of a kind is due, after a claim that has returned all that were.
     pub(crate) fn learn(&self, kind: &KindRef, after: Option<Duration>) {
-        let next = after
-            .map_or(NextWork::Never, |after| NextWork::At(self.clock.now().saturating_add(after)));
+        let since = self.clock.now();
+        let next = after.map_or(NextWork::Never, |after| NextWork::At(since.saturating_add(after)));
+        lock(&self.state).known.insert(kind.name.clone(), Known { next, since });
+    }
+
+    /// Another process has put jobs that are due.
+    fn notified(&self) {
         let mut state = lock(&self.state);
-        // Not if nobody waits: it would be outdated when someone does.
-        if state.waiting.contains_key(&kind.name) {
-            state.known.insert(kind.name.clone(), next);
+        // What is known of kinds that nobody waits for is outdated.
+        let State { waiting, known, .. } = &mut *state;
+        known.retain(|kind, _| waiting.contains_key(kind));
+        let is_awaited = !state.waiting.is_empty();
+        drop(state);
+        if is_awaited {
+            self.ask.notify_one();
         }
     }
 
@@ -130,9 +157,9 @@ impl Watch {
     fn next(&self, kinds: &[Kind]) -> Option<Duration> {
         let now = self.clock.now();
         let state = lock(&self.state);
-        let times = kinds.iter().filter_map(|kind| match state.known.get(kind) {
-            Some(NextWork::At(at)) => Some(at.saturating_since(now)),
-            Some(NextWork::Never) | None => None,
+        let times = kinds.iter().filter_map(|kind| match state.known.get(kind)?.next {
+            NextWork::At(at) => Some(at.saturating_since(now)),
+            NextWork::Never => None,
         });
         times.min()
     }
@@ -150,12 +177,19 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     fn new(watch: &'a Watch, kinds: &'a [Kind]) -> Self {
+        let now = watch.clock.now();
         let mut state = lock(&watch.state);
         for kind in kinds {
             let count = state.waiting.entry(kind.clone()).or_default();
             *count += 1;
-            if *count == 1 {
-                // Nobody has asked for it in the meantime.
+            let is_first = *count == 1;
+            // Nobody has asked for it in the meantime. What the latest claim has found out is as good as an answer.
+            if is_first
+                && state
+                    .known
+                    .get(kind)
+                    .is_some_and(|known| now.saturating_since(known.since) >= watch.poll_interval)
+            {
                 state.known.remove(kind);
             }
         }
@@ -168,7 +202,9 @@ impl<'a> Waiting<'a> {
         let asks = kinds.iter().any(|kind| !state.known.contains_key(kind));
         drop(state);
         if asks {
-            watch.ask.notify_one();
+            watch.ask.notify_one()
+        } else {
+            watch.began.notify_one()
         }
         Waiting { watch, kinds }
     }
@@ -229,7 +265,12 @@ async fn ask_repeatedly(shared: Weak<Shared>, watch: Arc<Watch>) {
         let is_idle = lock(&watch.state).waiting.is_empty();
         // The store may be dropped while nobody waits.
         let pause = if is_idle { Duration::from_secs(1) } else { interval };
-        let _ = timeout(pause, watch.ask.notified()).await;
+        tokio::select! {
+            () = watch.ask.notified() => {}
+            () = sleep(pause) => {}
+            // The interval begins now.
+            () = watch.began.notified() => continue,
+        }
         let Some(shared) = shared.upgrade() else { return };
         let kinds: Vec<Kind> = lock(&watch.state).waiting.keys().cloned().collect();
         if !kinds.is_empty() {
@@ -256,7 +297,7 @@ impl Shared {
                         let next = next.map_or(NextWork::Never, |next| {
                             NextWork::At(asked_at.saturating_add(next))
                         });
-                        state.known.insert(kind, next);
+                        state.known.insert(kind, Known { next, since: asked_at });
                     }
                 }
                 Err(error) => state.error = Some(error),
@@ -345,8 +386,8 @@ async fn listen(shared: Weak<Shared>, watch: Arc<Watch>) {
         };
         let on_notification = |payload: &str| {
             // Asking for all kinds is one statement, too: which kinds it is about does not matter.
-            if !payload.is_empty() && !lock(&watch.state).waiting.is_empty() {
-                watch.ask.notify_one();
+            if !payload.is_empty() {
+                watch.notified();
             }
             shared.strong_count() > 0
         };

@@ -116,7 +116,7 @@ fn roles_with_the_privileges_of_the_page_can_do_their_work_and_nothing_else() {
         "update requeue.kind set paused = true",
         "select nextval('requeue.number')",
         "select requeue._recount()",
-        "select requeue._claim(null, 1, 1, null, 1, 'w', 1000, 0, 0, 0)",
+        "select requeue._claim(null, 1, 1, null, 1, 'w', 1000, 0, 0, 0, true, null, null, null)",
         "select requeue._reap(null, 1, 1, 0)",
         "create table requeue.mine (a int)",
     ] {
