@@ -59,6 +59,8 @@ struct State {
     holds: bool,
     /// The number of bytes in this direction after which their connection is cut.
     cut_after: Option<(Direction, usize)>,
+    /// The number of messages in this direction before the one instead of which the connection is cut.
+    cut_at: Option<(Direction, usize)>,
     /// The open connections, without those that were cut.
     links: Vec<Link>,
     /// How many times all connections were cut, including those that were being opened.
@@ -144,6 +146,26 @@ impl Proxy {
     /// taken effect yet.
     pub fn cut_after(&self, direction: Direction, bytes: usize) {
         self.shared.change(|state| state.cut_after = Some((direction, bytes)));
+    }
+
+    /// Cuts a connection once, instead of forwarding a message in this direction: the next one if
+    /// `message` is 1, the one after it if it is 2. A message is what the proxy reads at once. If a client
+    /// waits for each response, these are its requests and the responses. Replaces an earlier call that
+    /// has not taken effect yet.
+    ///
+    /// # Panics
+    ///
+    /// If `message` is 0.
+    pub fn cut_at(&self, direction: Direction, message: usize) {
+        assert!(message > 0, "the first message has the number 1");
+        self.shared.change(|state| state.cut_at = Some((direction, message - 1)));
+    }
+
+    /// Cancels a [cut](Self::cut_at) that has not taken effect yet. Returns whether there was one.
+    pub fn cancel_cut(&self) -> bool {
+        let mut was_planned = false;
+        self.shared.change(|state| was_planned = state.cut_at.take().is_some());
+        was_planned
     }
 
     /// Closes new connections immediately, as if the server were down. Open connections stay open.
@@ -285,6 +307,17 @@ impl Shared {
         }
         if !is_open(&state) {
             return (0, true);
+        }
+        if let Some((of, before)) = &mut state.cut_at
+            && *of == direction
+        {
+            match before.checked_sub(1) {
+                Some(less) => *before = less,
+                None => {
+                    state.cut_at = None;
+                    return (0, true);
+                }
+            }
         }
         match &mut state.cut_after {
             Some((of, left)) if *of == direction => {

@@ -184,3 +184,24 @@ fn a_connection_to_a_server_that_is_down_ends() {
     let proxy = Proxy::to(closed).unwrap();
     assert!(rest(&mut connect(&proxy)).is_empty());
 }
+
+#[test]
+fn a_cut_at_a_message_drops_that_message_and_its_connection() {
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        let (proxy, received) = proxy();
+        let mut client = connect(&proxy);
+        proxy.cut_at(direction, 2);
+        assert!(echoes(&mut client, b"first"));
+        assert!(!echoes(&mut client, b"second"));
+        let expected: &[u8] = match direction {
+            Direction::ToServer => b"first",
+            Direction::ToClient => b"firstsecond",
+        };
+        assert_eq!(received.recv().expect("the connection has ended"), expected);
+        assert!(!proxy.cancel_cut(), "it has taken effect");
+        proxy.cut_at(direction, 2);
+        assert!(proxy.cancel_cut());
+        let mut client = connect(&proxy);
+        assert!(echoes(&mut client, b"first") && echoes(&mut client, b"second"));
+    }
+}
