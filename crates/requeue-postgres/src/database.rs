@@ -3,7 +3,11 @@
 //! All of them run on one thread with its own tokio runtime, so the store can be used from any executor
 //! and from plain threads. A call runs there as a task. So if its caller stops waiting, no connection is
 //! left in the middle of a transaction.
+//!
+//! A statement that fails has done nothing if the server reports an error, or if it was not sent. In all other cases it is not
+//! known whether it was executed: the connection may have broken before or after that.
 
+use crate::connector::Connector;
 use crate::error::PostgresConnectError;
 use crate::options::Options;
 use crate::statements::Sql;
@@ -22,9 +26,10 @@ use std::{io, thread};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Config, Row};
 
@@ -64,22 +69,22 @@ impl Failure {
 
 /// What makes TLS connections.
 #[cfg(feature = "tls")]
-type Tls = tokio_postgres_rustls::MakeRustlsConnect;
+pub(crate) type Tls = tokio_postgres_rustls::MakeRustlsConnect;
 #[cfg(not(feature = "tls"))]
-type Tls = tokio_postgres::NoTls;
+pub(crate) type Tls = tokio_postgres::NoTls;
 
 /// Connections, shared by all clones of a store.
 pub(crate) struct Database {
     handle: Handle,
     pool: Pool,
-    config: Config,
-    tls: Tls,
+    connector: Connector,
     pub(crate) options: Options,
     /// The names of the servers, for error messages.
     pub(crate) address: String,
-    /// Whether statements are prepared. Behind a connection pooler that gives each transaction another
-    /// connection, they cannot be. Those that open a store are not: nothing would repeat them.
-    prepares: AtomicBool,
+    /// Whether a server has not known a statement that was prepared. Then none is prepared any more.
+    has_forgotten: AtomicBool,
+    /// How often a statement was about a kind that does not exist.
+    missing_kinds: AtomicU64,
     statements: AtomicU64,
     failures: AtomicU64,
     /// The first failure since the last success.
@@ -92,6 +97,17 @@ pub(crate) struct Database {
 pub(crate) struct Session<'a> {
     database: &'a Database,
     object: Option<Object>,
+    /// Whether a transaction may be open.
+    is_open: bool,
+}
+
+/// How far a statement has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// The server does not have the statement, or has only prepared it.
+    NotSent,
+    /// The server may have executed the statement.
+    Sent,
 }
 
 impl Database {
@@ -116,23 +132,24 @@ impl Database {
         })?;
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let tls = url.tls(&mut config)?;
-        let manager = Manager::from_config(config.clone(), tls.clone(), recycling);
+        let connector = Connector::new(&config, tls, options.connect_timeout);
+        let manager = Manager::from_connect(config, connector.clone(), recycling);
         let pool = Pool::builder(manager)
             .max_size(options.max_connections)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(options.connect_timeout))
-            .create_timeout(Some(options.connect_timeout))
+            .create_timeout(Some(connector.longest()))
             .recycle_timeout(Some(options.connect_timeout))
             .build()
             .map_err(|error| PostgresConnectError::Options { reason: error.to_string() })?;
         Ok(Database {
             handle,
             pool,
-            config,
-            tls,
+            connector,
             options,
             address,
-            prepares: AtomicBool::new(false),
+            has_forgotten: AtomicBool::new(false),
+            missing_kinds: AtomicU64::new(0),
             statements: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             problem: Mutex::default(),
@@ -153,20 +170,25 @@ impl Database {
         drop(self.handle.spawn(task));
     }
 
-    /// Prepares statements from now on.
-    pub(crate) fn prepare_statements(&self) {
-        self.prepares.store(true, Ordering::Relaxed);
-    }
-
     /// Returns what a connection for notifications needs.
     pub(crate) fn listener(&self) -> Listener {
-        Listener { config: self.config.clone(), tls: self.tls.clone() }
+        Listener { connector: self.connector.clone() }
+    }
+
+    /// Returns a number that is the same as long as what was read of kinds stays valid: a failover may lose kinds.
+    pub(crate) fn era(&self) -> u64 {
+        self.connector.opened() + self.missing_kinds.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether statements are prepared. Behind a connection pooler they cannot be.
+    fn prepares(&self) -> bool {
+        !self.connector.is_pooled() && !self.has_forgotten.load(Ordering::Relaxed)
     }
 
     /// Waits for a connection.
     pub(crate) async fn session(&self) -> Result<Session<'_>, Failure> {
         match self.pool.get().await {
-            Ok(object) => Ok(Session { database: self, object: Some(object) }),
+            Ok(object) => Ok(Session { database: self, object: Some(object), is_open: false }),
             Err(error) => {
                 let reason = match &error {
                     PoolError::Backend(error) => text(error),
@@ -264,61 +286,59 @@ impl Session<'_> {
         sql: &Sql,
         params: &Params<'_>,
     ) -> Result<Vec<Row>, Failure> {
-        let database = self.database;
-        let Some(object) = &self.object else {
-            return Err(Failure::NotDone("the connection was closed".to_owned()));
-        };
+        let object = self.connected()?;
+        let (database, mut progress) = (self.database, Progress::NotSent);
         let run = async {
-            if database.prepares.load(Ordering::Relaxed) {
+            if database.prepares() {
                 let statement = object.prepare_typed_cached(&sql.text, &sql.types).await?;
+                progress = Progress::Sent;
                 object.query(&statement, params).await
             } else {
                 let params: Vec<_> =
                     params.iter().copied().zip(sql.types.iter().cloned()).collect();
+                progress = Progress::Sent;
                 object.query_typed(&sql.text, &params).await
             }
         };
-        let failure = match timeout(database.options.response_timeout, run).await {
-            Ok(Ok(rows)) => {
-                database.note(None);
-                return Ok(rows);
-            }
-            Ok(Err(error)) => self.failure(&error),
-            Err(_) => {
-                self.close();
-                let waited = database.options.response_timeout;
-                Failure::Unknown(format!("{}: no response within {waited:?}", database.address))
-            }
-        };
-        if let Failure::NotDone(reason) | Failure::Unknown(reason) = &failure {
-            database.note(Some(reason));
-        }
-        Err(failure)
+        let result = timeout(database.options.response_timeout, run).await;
+        self.completed(result, progress)
     }
 
-    /// Runs a statement without parameters and results, such as `commit`.
+    /// Runs statements without parameters and results.
     pub(crate) async fn execute(&mut self, sql: &str) -> Result<(), Failure> {
-        let database = self.database;
-        let Some(object) = &self.object else {
-            return Err(Failure::NotDone("the connection was closed".to_owned()));
-        };
-        let run = object.batch_execute(sql);
-        match timeout(database.options.response_timeout, run).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.failure(&error)),
-            Err(_) => {
-                self.close();
-                let waited = database.options.response_timeout;
-                Err(Failure::Unknown(format!("no response within {waited:?}")))
-            }
-        }
+        let object = self.connected()?;
+        let result =
+            timeout(self.database.options.response_timeout, object.batch_execute(sql)).await;
+        self.completed(result, Progress::Sent)
+    }
+
+    /// Begins a transaction.
+    pub(crate) async fn begin(&mut self) -> Result<(), Failure> {
+        self.is_open = true;
+        self.execute("begin isolation level read committed").await
+    }
+
+    /// Commits the transaction. It has ended even if this fails.
+    pub(crate) async fn commit(&mut self) -> Result<(), Failure> {
+        let committed = self.execute("commit").await;
+        // If it has failed without an error of the server, the connection is closed.
+        self.is_open = false;
+        committed
     }
 
     /// Ends a transaction that failed.
     pub(crate) async fn roll_back(&mut self) {
-        if self.execute("rollback").await.is_err() {
-            self.close();
+        match self.execute("rollback").await {
+            Ok(()) => self.is_open = false,
+            Err(_) => self.close(),
         }
+    }
+
+    /// Returns the connection. Fails if it was closed before anything was sent: another one may work.
+    fn connected(&self) -> Result<&Object, Failure> {
+        let lost = || format!("{}: the connection was closed", self.database.address);
+        let object = self.object.as_ref().ok_or_else(|| Failure::NotDone(lost()))?;
+        if object.is_closed() { Err(Failure::Repeat(lost())) } else { Ok(object) }
     }
 
     /// Closes the connection instead of using it again.
@@ -328,41 +348,90 @@ impl Session<'_> {
         }
     }
 
+    /// Decides what the result of a statement means.
+    fn completed<T>(
+        &mut self,
+        result: Result<Result<T, tokio_postgres::Error>, Elapsed>,
+        progress: Progress,
+    ) -> Result<T, Failure> {
+        let database = self.database;
+        let failure = match result {
+            Ok(Ok(result)) => {
+                database.note(None);
+                return Ok(result);
+            }
+            Ok(Err(error)) => self.failure(&error, progress),
+            Err(_) => {
+                self.close();
+                let waited = database.options.response_timeout;
+                let reason = format!("{}: no response within {waited:?}", database.address);
+                match progress {
+                    Progress::NotSent => Failure::NotDone(reason),
+                    Progress::Sent => Failure::Unknown(reason),
+                }
+            }
+        };
+        if let Failure::NotDone(reason) | Failure::Unknown(reason) = &failure {
+            database.note(Some(reason));
+        }
+        Err(failure)
+    }
+
     /// Decides what an error means.
-    fn failure(&mut self, error: &tokio_postgres::Error) -> Failure {
+    fn failure(&mut self, error: &tokio_postgres::Error, progress: Progress) -> Failure {
         let reason = format!("{}: {}", self.database.address, text(error));
-        let Some(code) = error.code() else {
+        let Some(reported) = error.as_db_error() else {
+            // The connection is broken, or the response cannot be read. Most such errors look alike, whether or not the
+            // server has executed the statement.
             self.close();
-            // An error of our own before anything was sent, such as a value of another type.
-            return match error.is_closed() || error.to_string().contains("communicating") {
-                true => Failure::Unknown(reason),
-                false => Failure::NotDone(reason),
+            return match progress {
+                Progress::NotSent => Failure::Repeat(reason),
+                Progress::Sent => Failure::Unknown(reason),
             };
         };
-        let class = &code.code()[..2];
-        if *code == SqlState::INVALID_SQL_STATEMENT_NAME
-            || *code == SqlState::DUPLICATE_PSTATEMENT
-            || (*code == SqlState::FEATURE_NOT_SUPPORTED && reason.contains("cached plan"))
+        let code = reported.code();
+        let is_final = matches!(reported.severity(), "FATAL" | "PANIC")
+            || matches!(reported.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
+        // 08: a connection pooler has lost its server. 25006: the server is a replica now.
+        let is_lost = is_final || code.code().starts_with("08");
+        if is_lost || *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+            self.close();
+        }
+        if progress == Progress::Sent
+            && (is_lost || *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN)
         {
-            // A connection pooler, or changed tables.
-            if *code != SqlState::FEATURE_NOT_SUPPORTED {
-                self.database.prepares.store(false, Ordering::Relaxed);
-            }
-            self.close();
-            return Failure::Repeat(reason);
-        }
-        // 40: deadlocks and conflicts between transactions.
-        if class == "40" && *code != SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN {
-            return Failure::Repeat(reason);
-        }
-        // 57P: the server shuts down. 25006: it is a replica now.
-        if code.code().starts_with("57P") || *code == SqlState::READ_ONLY_SQL_TRANSACTION {
-            self.close();
-        }
-        if *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN {
             return Failure::Unknown(reason);
         }
+        if *code == SqlState::INVALID_SQL_STATEMENT_NAME || *code == SqlState::DUPLICATE_PSTATEMENT
+        {
+            // A connection pooler that was not recognized.
+            self.database.has_forgotten.store(true, Ordering::Relaxed);
+            self.close();
+            return Failure::Repeat(reason);
+        }
+        if *code == SqlState::FEATURE_NOT_SUPPORTED && reason.contains("cached plan") {
+            // The tables were changed.
+            self.close();
+            return Failure::Repeat(reason);
+        }
+        if *code == SqlState::NO_DATA_FOUND {
+            self.database.missing_kinds.fetch_add(1, Ordering::Relaxed);
+        }
+        // 40: deadlocks and conflicts between transactions.
+        if code.code().starts_with("40") {
+            return Failure::Repeat(reason);
+        }
         Failure::NotDone(reason)
+    }
+}
+
+impl Drop for Session<'_> {
+    /// A connection in the middle of a transaction is not used again: the statements of other calls would become part of the
+    /// transaction, and be reported as done although nobody commits them.
+    fn drop(&mut self) {
+        if self.is_open {
+            self.close();
+        }
     }
 }
 
@@ -469,15 +538,19 @@ impl Url {
 
 /// What a connection for notifications needs.
 pub(crate) struct Listener {
-    config: Config,
-    tls: Tls,
+    connector: Connector,
 }
 
 impl Listener {
     /// Connects, and calls `on` for each notification until the connection is lost or `on` returns `false`. Calls `on`
     /// with an empty text each second, too.
     pub(crate) async fn listen(self, channel: String, mut on: impl FnMut(&str) -> bool + Send) {
-        let Ok((client, mut connection)) = self.config.connect(self.tls).await else { return };
+        // Behind a connection pooler, notifications would go to anyone.
+        if self.connector.is_pooled() {
+            return;
+        }
+        let opening = timeout(self.connector.longest(), self.connector.open()).await;
+        let Ok(Ok((client, mut connection))) = opening else { return };
         let listen = format!("listen \"{channel}\"");
         let mut listening = pin!(client.batch_execute(&listen));
         let mut is_listening = false;

@@ -26,6 +26,7 @@ mod acks;
 mod change;
 mod check;
 mod claim;
+mod connector;
 mod database;
 mod error;
 mod in_transaction;

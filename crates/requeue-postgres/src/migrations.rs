@@ -77,11 +77,11 @@ pub(crate) async fn migrate(database: &Database) -> Result<Migrated, PostgresCon
     let mut found = version_of(&mut session, &schema).await.map_err(failed)?;
     let mut from = found;
     if found < VERSION && database.options.migrate {
-        session.execute("begin").await.map_err(failed)?;
+        session.begin().await.map_err(failed)?;
         let done = update(&mut session, &schema).await;
         match done {
             Ok(version) => {
-                session.execute("commit").await.map_err(failed)?;
+                session.commit().await.map_err(failed)?;
                 from = version;
             }
             Err(failure) => {

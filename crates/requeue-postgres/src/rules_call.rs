@@ -82,7 +82,7 @@ impl Shared {
         act: &mut (impl FnMut(&mut KindState<JobsTable>, Timestamp) -> T + Send),
     ) -> Result<Option<T>, Interrupted> {
         let (sql, test) = (&self.statements, self.test_time());
-        session.execute("begin isolation level read committed").await?;
+        session.begin().await?;
         if load.exclusive {
             session.query(&sql.lock_kind, &[&kind.number]).await?;
         }
@@ -169,7 +169,7 @@ impl Shared {
             let (id, next) = (escape(schedule.id.as_str()), stored_time(schedule.next));
             session.query(&sql.move_schedule, &[&kind.number, &id, &next]).await?;
         }
-        session.execute("commit").await.map_err(Interrupted::Commit)?;
+        session.commit().await.map_err(Interrupted::Commit)?;
         if let Some(first) = changes.first_pending {
             self.marks.lower(kind.number, first);
             self.watch.may_be_due(kind, first.at.saturating_since(context.now));

@@ -65,7 +65,7 @@ impl Shared {
         let (stored_id, sql) = (escape(schedule.id.as_str()), &self.statements);
         let mut session = self.database.session().await.map_err(Failure::for_read)?;
         let stored = async {
-            session.execute("begin isolation level read committed").await?;
+            session.begin().await?;
             session.query(&sql.lock_settings, &[&kind.number]).await?;
             let present = session.query(&sql.lock_schedule, &[&kind.number, &stored_id]).await?;
             let present = present.first().map(|row| time(row.get(6)));
@@ -112,7 +112,7 @@ impl Shared {
         .await;
         match stored {
             Ok(Ok(true)) => {
-                session.execute("commit").await.map_err(Failure::for_write)?;
+                session.commit().await.map_err(Failure::for_write)?;
                 Ok(true)
             }
             Ok(Ok(false)) => {

@@ -109,7 +109,7 @@ impl Shared {
         let mut session = self.database.session().await.map_err(Failure::for_read)?;
         let sql = &self.statements;
         let changed = async {
-            session.execute("begin isolation level read committed").await?;
+            session.begin().await?;
             // After the lock that claims of a limited kind take.
             session.query(&sql.lock_kind, &[&kind.number]).await?;
             let before = session.query(&sql.lock_settings, &[&kind.number]).await?;
@@ -144,7 +144,7 @@ impl Shared {
             session.roll_back().await;
             return Err(failure.for_read());
         }
-        session.execute("commit").await.map_err(Failure::for_write)?;
+        session.commit().await.map_err(Failure::for_write)?;
         self.watch.forget(&kind);
         Ok(())
     }

@@ -54,10 +54,16 @@ pub(crate) struct Shared {
     pub(crate) turns: Mutex<Turns>,
     /// The kind that the last reap ended with. The next reap continues after it.
     pub(crate) reaped: Mutex<Option<String>>,
-    /// The numbers of kinds. A kind is never removed, so they stay valid.
-    kinds: Mutex<HashMap<Kind, i32>>,
+    kinds: Mutex<KnownKinds>,
     /// Replaces the server's clock in tests.
     pub(crate) wall_clock: Option<WallClock>,
+}
+
+/// The numbers of kinds. They stay valid until a failover.
+#[derive(Default)]
+struct KnownKinds {
+    era: u64,
+    numbers: HashMap<Kind, i32>,
 }
 
 /// A kind that exists.
@@ -65,6 +71,12 @@ pub(crate) struct Shared {
 pub(crate) struct KindRef {
     pub(crate) name: Kind,
     pub(crate) number: i32,
+}
+
+/// Returns those of these kinds that have a number, in this order.
+fn with_numbers(names: &[Kind], numbers: &HashMap<Kind, i32>) -> Vec<KindRef> {
+    let of = |name: &Kind| Some(KindRef { name: name.clone(), number: *numbers.get(name)? });
+    names.iter().filter_map(of).collect()
 }
 
 /// Locks a mutex and ignores poisoning: no code that holds one of these locks leaves partial changes
@@ -154,7 +166,6 @@ impl PostgresStore {
             address,
             reason: error.to_string(),
         })??;
-        shared.database.prepare_statements();
         watch::start(&shared);
         Ok(PostgresStore { shared })
     }
@@ -186,32 +197,37 @@ impl Shared {
 
     /// Returns those of these kinds that exist, in this order.
     pub(crate) async fn kinds_of(&self, names: &[Kind]) -> Result<Vec<KindRef>, StoreError> {
-        let unknown: Vec<&str> = {
-            let known = lock(&self.kinds);
-            names.iter().filter(|name| !known.contains_key(*name)).map(Kind::as_str).collect()
-        };
+        let mut found = self.known_numbers(names);
+        let unknown: Vec<&str> =
+            names.iter().filter(|name| !found.contains_key(*name)).map(Kind::as_str).collect();
         if !unknown.is_empty() {
             let rows = self.database.query(&self.statements.find_kinds, &[&unknown]).await;
             for row in rows.map_err(Failure::for_read)? {
                 if let Ok(name) = Kind::new(row.get::<_, &str>(0)) {
-                    self.learn(name, row.get(1));
+                    self.learn(name.clone(), row.get(1));
+                    found.insert(name, row.get(1));
                 }
             }
         }
-        Ok(self.known_kinds(names))
+        Ok(with_numbers(names, &found))
     }
 
     /// Returns those of these kinds whose numbers are known, in this order.
     pub(crate) fn known_kinds(&self, names: &[Kind]) -> Vec<KindRef> {
-        let known = lock(&self.kinds);
-        let of = |name: &Kind| {
-            known.get(name).map(|number| KindRef { name: name.clone(), number: *number })
-        };
-        names.iter().filter_map(of).collect()
+        with_numbers(names, &self.known_numbers(names))
+    }
+
+    fn known_numbers(&self, names: &[Kind]) -> HashMap<Kind, i32> {
+        let era = self.database.era();
+        let mut known = lock(&self.kinds);
+        if known.era != era {
+            *known = KnownKinds { era, numbers: HashMap::new() };
+        }
+        names.iter().filter_map(|name| Some((name.clone(), *known.numbers.get(name)?))).collect()
     }
 
     pub(crate) fn learn(&self, name: Kind, number: i32) {
-        let mut known = lock(&self.kinds);
+        let known = &mut lock(&self.kinds).numbers;
         if known.len() >= MAX_KINDS {
             known.clear();
         }

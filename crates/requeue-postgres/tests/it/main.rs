@@ -3,7 +3,10 @@
 //! Tests start the Postgres servers that they need, each on a port of its own.
 
 mod conformance;
+mod connections;
+mod cuts;
 mod documentation;
 mod histories;
+mod sessions;
 mod support;
 mod transactions;
