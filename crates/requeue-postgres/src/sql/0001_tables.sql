@@ -12,22 +12,35 @@ create table requeue.migration (
 -- The cluster of servers that the tables are in. If it changes, because a dump was restored elsewhere, counts are made anew:
 -- transaction ids of another cluster mean nothing here.
 create table requeue.cluster (
-  system_identifier bigint not null
+  system_identifier bigint not null,
+  -- Lower than every number that is taken below.
+  first_number bigint not null default floor(extract(epoch from clock_timestamp()) * 1000000)::bigint
 );
-insert into requeue.cluster select system_identifier from pg_control_system();
+insert into requeue.cluster (system_identifier) select system_identifier from pg_control_system();
 
 -- Numbers for everything that has to rise: generations, fences, and the order of jobs of the same millisecond. It is set
 -- to the clock in microseconds whenever a server starts, so that it rises even if a failover has lost the latest
 -- transactions. `nextval` waits for no other transaction.
 create sequence requeue.number;
--- The start of the server at which `number` was set. A sequence, because a change of it is visible immediately.
+-- The start of the server at which `number` was set. A sequence, because a change of it is visible immediately. Unlogged, if the
+-- version supports it: a crash of one server process, too, can lose the latest transactions, and resets what is unlogged.
 create sequence requeue.raised_at minvalue 0 start 0;
+do $$ begin
+  if current_setting('server_version_num')::int >= 150000 then execute 'alter sequence requeue.raised_at set unlogged'; end if;
+end $$;
+
+-- How often `number` was set. Only as long as it is 1, no kind can have been lost.
+create sequence requeue.raises;
+
+-- Numbers of kinds. A kind that a failover has lost has a number that no other kind gets: processes may still use it.
+create sequence requeue.kind_number as int;
 
 -- Kinds are never deleted. A put, claim or ack only reads them.
 create table requeue.kind (
-  kind_id int generated always as identity primary key,
+  kind_id int primary key,
   name text collate "C" not null unique,
-  -- The generation of a put is this plus its number. A new kind begins with 1. An import raises the offsets.
+  -- The generation of a put is this plus its number. A new kind begins with 1, if it is certain that it is new: a failover may
+  -- have lost a kind of this name, whose generations were used. An import raises the offsets.
   generation_offset bigint not null,
   fence_offset bigint not null default 0,
   -- Only after an import of very high numbers: generations and fences are then counted one by one.

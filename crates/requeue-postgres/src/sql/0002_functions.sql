@@ -13,19 +13,32 @@ declare
   clock bigint;
 begin
   if (select last_value from requeue.raised_at) = started then return; end if;
+  -- Not until the end of the transaction, which may be long.
   perform pg_advisory_lock('requeue.job'::regclass::oid::int, 0);
-  if (select last_value from requeue.raised_at) <> started then
-    -- A second ahead: other sessions may be taking numbers at this moment.
-    clock := (extract(epoch from clock_timestamp()) * 1000000)::bigint + 1000000;
-    if (select last_value from requeue.number) < clock then
-      perform setval('requeue.number', clock);
-    else
-      perform setval('requeue.number', (select last_value from requeue.number) + 1000000);
+  begin
+    if (select last_value from requeue.raised_at) <> started then
+      -- A second ahead: other sessions may be taking numbers at this moment.
+      clock := (extract(epoch from clock_timestamp()) * 1000000)::bigint + 1000000;
+      if (select last_value from requeue.number) < clock then
+        perform setval('requeue.number', clock);
+      else
+        perform setval('requeue.number', (select last_value from requeue.number) + 1000000);
+      end if;
+      -- Seconds since 2020: fewer kinds than that are created.
+      perform setval('requeue.kind_number', greatest((select last_value from requeue.kind_number) + 1000, clock / 1000000 - 1577836800));
+      perform nextval('requeue.raises');
+      perform setval('requeue.raised_at', started);
     end if;
-    perform setval('requeue.raised_at', started);
-  end if;
+  exception when others or query_canceled then
+    -- An error would not release it.
+    perform pg_advisory_unlock('requeue.job'::regclass::oid::int, 0);
+    raise;
+  end;
   perform pg_advisory_unlock('requeue.job'::regclass::oid::int, 0);
 end $$;
+
+-- For the first time, so that it is not lost.
+select requeue._raise_numbers();
 
 -- Whether numbers were raised since the server has started. Inlined into the statements that call it.
 create function requeue._is_raised() returns boolean language sql as $$
@@ -39,9 +52,11 @@ begin
   select k.kind_id into found_id from requeue.kind k where k.name = kind;
   if found_id is null then
     -- Numbers have gaps, so they only tell when to count.
-    if (select max(k.kind_id) from requeue.kind k) >= 10000 and (select count(*) from requeue.kind) >= 10000 then return null; end if;
+    if (select max(k.kind_id) - min(k.kind_id) from requeue.kind k) >= 9999 and (select count(*) from requeue.kind) >= 10000 then return null; end if;
     perform requeue._raise_numbers();
-    insert into requeue.kind (name, generation_offset) values (kind, -nextval('requeue.number'))
+    insert into requeue.kind (kind_id, name, generation_offset)
+    select nextval('requeue.kind_number'), kind, -case when r.last_value = 1 then nextval('requeue.number') else c.first_number end
+    from requeue.raises r, requeue.cluster c
     on conflict do nothing returning kind.kind_id into found_id;
     if found_id is null then
       select k.kind_id into found_id from requeue.kind k where k.name = kind;

@@ -7,6 +7,7 @@ mod connections;
 mod cuts;
 mod documentation;
 mod histories;
+mod kills;
 mod sessions;
 mod support;
 mod transactions;

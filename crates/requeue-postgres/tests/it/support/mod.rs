@@ -1,6 +1,5 @@
 //! New schemas on real servers: some with a manual clock, others for failures in real time.
 
-#[allow(dead_code)]
 pub(crate) mod load;
 
 use requeue::ManualClock;
