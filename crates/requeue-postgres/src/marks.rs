@@ -138,6 +138,11 @@ impl Marks {
         }
     }
 
+    /// Forgets all marks: after a failover, jobs may be where they were before.
+    pub(crate) fn clear(&self) {
+        lock(&self.kinds).clear();
+    }
+
     /// A job has become pending at this place.
     pub(crate) fn lower(&self, kind: i32, to: Position) {
         let to = (stored_time(to.at), stored_number(to.seq) - 1);

@@ -222,6 +222,7 @@ impl Shared {
         let mut known = lock(&self.kinds);
         if known.era != era {
             *known = KnownKinds { era, numbers: HashMap::new() };
+            self.marks.clear();
         }
         names.iter().filter_map(|name| Some((name.clone(), *known.numbers.get(name)?))).collect()
     }

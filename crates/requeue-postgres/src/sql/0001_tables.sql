@@ -22,12 +22,8 @@ insert into requeue.cluster (system_identifier) select system_identifier from pg
 -- to the clock in microseconds whenever a server starts, so that it rises even if a failover has lost the latest
 -- transactions. `nextval` waits for no other transaction.
 create sequence requeue.number;
--- The start of the server at which `number` was set. A sequence, because a change of it is visible immediately. Unlogged, if the
--- version supports it: a crash of one server process, too, can lose the latest transactions, and resets what is unlogged.
+-- The start of the server at which `number` was set: see `_start`. A sequence, because a change of it is visible immediately.
 create sequence requeue.raised_at minvalue 0 start 0;
-do $$ begin
-  if current_setting('server_version_num')::int >= 150000 then execute 'alter sequence requeue.raised_at set unlogged'; end if;
-end $$;
 
 -- How often `number` was set. Only as long as it is 1, no kind can have been lost.
 create sequence requeue.raises;

@@ -5,11 +5,20 @@ create function requeue._now(of_test bigint) returns bigint language sql as $$
   select coalesce(of_test, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
 $$;
 
+-- A number that is another one after each start of the server and, since Postgres 15, after the crash of one of its processes:
+-- that resets the statistics. With `synchronous_commit=off`, it loses the latest transactions, too. Earlier versions would have to
+-- wait for the statistics.
+create function requeue._start() returns bigint language sql stable as $$
+  select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint
+    + case when current_setting('server_version_num')::int >= 150000
+      then coalesce((extract(epoch from pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint, 0) else 0 end
+$$;
+
 -- Numbers rise even after a failover to a server that lacks the latest transactions, because they are raised to the clock
 -- once per server start. This waits only for another session that does the same.
 create function requeue._raise_numbers() returns void language plpgsql as $$
 declare
-  started bigint := (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint;
+  started bigint := requeue._start();
   clock bigint;
 begin
   if (select last_value from requeue.raised_at) = started then return; end if;
@@ -42,7 +51,7 @@ select requeue._raise_numbers();
 
 -- Whether numbers were raised since the server has started. Inlined into the statements that call it.
 create function requeue._is_raised() returns boolean language sql as $$
-  select (select last_value from requeue.raised_at) = (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint
+  select (select last_value from requeue.raised_at) = requeue._start()
 $$;
 
 -- Returns the number of a kind, and creates the kind if there is none. Null: there are too many kinds.

@@ -6,6 +6,7 @@ mod conformance;
 mod connections;
 mod cuts;
 mod documentation;
+mod failover;
 mod histories;
 mod kills;
 mod sessions;
