@@ -1,6 +1,7 @@
 //! Claims: one statement per kind, unless the kind has priorities, limits or expired leases.
 
 use crate::database::Failure;
+use crate::marks::Purpose;
 use crate::rows::{body, id, number, time};
 use crate::rules_call::Load;
 use crate::store::{KindRef, Shared, lock};
@@ -56,7 +57,7 @@ impl Shared {
         if let Some(lease) = claim.lease {
             check_lease(lease)?;
         }
-        let look = self.marks.look(kind.number);
+        let look = self.marks.look(kind.number, Purpose::Claim);
         let asked = room.jobs;
         let test = self.test_time();
         let used: usize = claimed.jobs.iter().map(|job| job.body.len()).sum();

@@ -15,7 +15,11 @@ use tokio_postgres::types::ToSql;
 ///
 /// The job exists if and only if the transaction commits. Until then no one sees it, and it is not due.
 /// If the transaction commits after the due time, the job is late, not lost. Two open transactions that
-/// put the same job wait for each other.
+/// put the same job wait for each other. Nothing else waits for an open transaction.
+///
+/// If the kind does not exist yet, a connection of the store creates it, whether or not the transaction
+/// commits. In a transaction with the isolation level *repeatable read* or *serializable*, the transaction
+/// itself creates it: then others that put jobs of this new kind wait until the transaction has ended.
 ///
 /// The transaction belongs to a connection of the application, from
 /// [`tokio_postgres`] or from a pool of it, to the same database. The schema must be the one of the store. A
@@ -122,16 +126,25 @@ async fn put(
     store: &PostgresStore,
     transaction: &(impl GenericClient + Sync),
 ) -> Result<Placed, PutError> {
-    // In the transaction as well: a kind that is created exists if and only if the transaction commits.
-    let Statements { kind_id, put: sql, .. } = &store.shared.statements;
-    let kind = transaction
-        .query_typed(&kind_id.text, &[(&put.kind.as_str(), kind_id.types[0].clone())])
+    let Statements { visible_kind, kind_id, put: sql, .. } = &store.shared.statements;
+    let name = put.kind.as_str();
+    let found = transaction
+        .query_typed(&visible_kind.text, &[(&name, visible_kind.types[0].clone())])
         .await
         .map_err(failed)?;
-    let kind: Option<i32> = kind[0].get(0);
-    let Some(kind) = kind else {
-        let (what, limit) = ("kinds", requeue_jobs::limits::MAX_KINDS);
-        return Err(Invalid::TooMany { what, count: limit + 1, limit }.into());
+    let kind = match found[0].get::<_, Option<i32>>(0) {
+        Some(kind) => kind,
+        // Outside of the transaction: others that put jobs of the kind would otherwise wait until the transaction ends. A kind
+        // without jobs is not listed.
+        None if found[0].get::<_, &str>(1) == "read committed" => make(store, &put.kind).await?,
+        // A transaction with an older snapshot would not see that kind.
+        None => {
+            let made =
+                transaction.query_typed(&kind_id.text, &[(&name, kind_id.types[0].clone())]).await;
+            let kind: Option<i32> = made.map_err(failed)?[0].get(0);
+            let (what, limit) = ("kinds", requeue_jobs::limits::MAX_KINDS);
+            kind.ok_or(Invalid::TooMany { what, count: limit + 1, limit })?
+        }
     };
     let (columns, test) = (PutColumns::new(&[put]), store.shared.test_time());
     let params = columns.params(&test, &kind);
@@ -142,4 +155,12 @@ async fn put(
         let reason = format!("the numbers of kind {} are near their limit", put.kind);
         StoreError::Invalid(Invalid::Refused { reason }).into()
     })
+}
+
+/// Creates a kind with a connection of the store.
+async fn make(store: &PostgresStore, kind: &Kind) -> Result<i32, StoreError> {
+    let (shared, kind) = (store.shared.clone(), kind.clone());
+    let making = store.shared.database.spawn(async move { shared.made(&kind).await });
+    let made = making.await.map_err(|error| StoreError::Unavailable { reason: error.to_string() });
+    Ok(made??.number)
 }

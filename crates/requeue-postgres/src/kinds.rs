@@ -1,6 +1,7 @@
 //! Kinds: their counts, and reaping.
 
 use crate::database::Failure;
+use crate::marks::Purpose;
 use crate::rows::{number, stored_number, stored_time, time};
 use crate::rules_call::Load;
 use crate::settings;
@@ -110,7 +111,7 @@ impl Shared {
     async fn reap_kind(&self, kind: &KindRef, max: usize) -> Result<Reaped, StoreError> {
         let (test, most) = (self.test_time(), i32::try_from(max).unwrap_or(i32::MAX));
         let mut reaped = Reaped::default();
-        let look_at = self.marks.look(kind.number);
+        let look_at = self.marks.look(kind.number, Purpose::Reap);
         let mark = look_at.mark.lease;
         let look =
             self.database.query(&self.statements.reap, &[&test, &kind.number, &most, &mark]).await;

@@ -56,10 +56,25 @@ struct KindMarks {
     reached: VecDeque<(Instant, (i64, i64))>,
     /// At this time, no lease had expired.
     leases: i64,
-    far_look_at: Option<Instant>,
-    full_look_at: Option<Instant>,
+    /// When statements of each purpose look further back.
+    looks_at: [LooksAt; 3],
     /// Whether the latest look from the start was cheap.
     is_cheap: bool,
+}
+
+#[derive(Default, Clone, Copy)]
+struct LooksAt {
+    far: Option<Instant>,
+    full: Option<Instant>,
+}
+
+/// What a statement reads for. Each reads from the start now and then: if only a wait did, it would report a job before the mark
+/// again and again, and the claims that follow would not find it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Claim,
+    Wait,
+    Reap,
 }
 
 impl KindMarks {
@@ -81,11 +96,12 @@ pub(crate) struct Look {
     is_full: bool,
     began: Instant,
     kind: i32,
+    purpose: Purpose,
 }
 
 impl Marks {
     /// Returns where a statement for this kind begins.
-    pub(crate) fn look(&self, kind: i32) -> Look {
+    pub(crate) fn look(&self, kind: i32, purpose: Purpose) -> Look {
         let began = Instant::now();
         let mut kinds = lock(&self.kinds);
         if kinds.len() >= MAX_KINDS && !kinds.contains_key(&kind) {
@@ -93,18 +109,20 @@ impl Marks {
         }
         let of = kinds.entry(kind).or_default();
         let is_time = |at: Option<Instant>| at.is_none_or(|at| began >= at);
-        if is_time(of.full_look_at) {
+        let next = &mut of.looks_at[purpose as usize];
+        let is_full = is_time(next.full);
+        let ago = if is_full {
             // Others need not do the same meanwhile.
-            of.full_look_at = Some(began + LONGEST);
-            return Look { mark: Mark::default(), rescans: false, is_full: true, began, kind };
-        }
-        let ago = if is_time(of.far_look_at) {
-            of.far_look_at = Some(began + FAR_INTERVAL);
-            FAR
+            next.full = Some(began + LONGEST);
+            None
+        } else if is_time(next.far) {
+            next.far = Some(began + FAR_INTERVAL);
+            Some(FAR)
         } else {
-            NEAR
+            Some(NEAR)
         };
-        Look { mark: of.mark(ago, began), rescans: of.is_cheap, is_full: false, began, kind }
+        let mark = ago.map_or(Mark::default(), |ago| of.mark(ago, began));
+        Look { mark, rescans: of.is_cheap && !is_full, is_full, began, kind, purpose }
     }
 
     /// Records that a statement was completed. `reached`: it has taken all jobs up to this place. `leases`: at this time no
@@ -122,7 +140,7 @@ impl Marks {
         if look.is_full || (look.rescans && took.is_some() && reached.is_none()) {
             let took = took.unwrap_or(now.saturating_duration_since(look.began));
             of.is_cheap = took <= CHEAP;
-            of.full_look_at = Some(now + (took * SHARE).min(LONGEST));
+            of.looks_at[look.purpose as usize].full = Some(now + (took * SHARE).min(LONGEST));
         }
         let since = |when: Instant| now.saturating_duration_since(when);
         if let Some(place) = reached
@@ -158,8 +176,12 @@ impl Marks {
 mod tests {
     use super::*;
 
+    fn claim(marks: &Marks) -> Look {
+        marks.look(1, Purpose::Claim)
+    }
+
     fn reach(marks: &Marks, place: (i64, i64)) {
-        let look = marks.look(1);
+        let look = claim(marks);
         let leases = Timestamp::from_millis(place.0.cast_unsigned());
         marks.looked(&look, Some(place), Some(leases), Some(Duration::ZERO));
     }
@@ -170,22 +192,24 @@ mod tests {
         let of = kinds.get_mut(&1).unwrap();
         let earlier = |at: Instant| at.checked_sub(by).unwrap();
         of.reached.iter_mut().for_each(|(when, _)| *when = earlier(*when));
-        of.far_look_at = of.far_look_at.map(earlier);
-        of.full_look_at = of.full_look_at.map(earlier);
+        for next in &mut of.looks_at {
+            next.far = next.far.map(earlier);
+            next.full = next.full.map(earlier);
+        }
     }
 
     /// The next look, without one from the start.
     fn look(marks: &Marks) -> Mark {
-        lock(&marks.kinds).get_mut(&1).unwrap().full_look_at = Some(Instant::now() + LONGEST);
-        marks.look(1).mark
+        lock(&marks.kinds).get_mut(&1).unwrap().looks_at[0].full = Some(Instant::now() + LONGEST);
+        claim(marks).mark
     }
 
     #[test]
     fn the_first_look_begins_at_the_start_and_those_beside_it_do_not() {
         let marks = Marks::default();
-        let first = marks.look(1);
+        let first = claim(&marks);
         assert!(first.is_full);
-        assert!(!marks.look(1).is_full);
+        assert!(!claim(&marks).is_full);
     }
 
     #[test]
@@ -220,23 +244,34 @@ mod tests {
     #[test]
     fn looks_from_the_start_take_a_small_share_of_the_time() {
         let marks = Marks::default();
-        let full = marks.look(1);
+        let full = claim(&marks);
         marks.looked(&full, None, None, Some(Duration::from_millis(100)));
         age(&marks, Duration::from_secs(4));
-        assert!(!marks.look(1).is_full);
+        assert!(!claim(&marks).is_full);
         age(&marks, Duration::from_secs(2));
-        assert!(marks.look(1).is_full);
+        assert!(claim(&marks).is_full);
     }
 
     #[test]
     fn a_claim_that_finds_nothing_looks_from_the_start_while_that_is_cheap() {
         let marks = Marks::default();
-        let full = marks.look(1);
+        let full = claim(&marks);
         assert!(!full.rescans);
         marks.looked(&full, Some((1, 1)), None, Some(CHEAP));
-        let claim = marks.look(1);
-        assert!(claim.rescans && !claim.is_full);
-        marks.looked(&claim, None, None, Some(CHEAP * 2));
-        assert!(!marks.look(1).rescans);
+        let empty = claim(&marks);
+        assert!(empty.rescans && !empty.is_full);
+        marks.looked(&empty, None, None, Some(CHEAP * 2));
+        assert!(!claim(&marks).rescans);
+    }
+
+    #[test]
+    fn a_claim_reads_from_the_start_although_a_wait_just_did() {
+        let marks = Marks::default();
+        let wait = marks.look(1, Purpose::Wait);
+        assert!(wait.is_full);
+        // It took so long that the next one is seconds later.
+        marks.looked(&wait, None, None, Some(Duration::from_millis(100)));
+        assert!(!marks.look(1, Purpose::Wait).is_full);
+        assert!(claim(&marks).is_full);
     }
 }

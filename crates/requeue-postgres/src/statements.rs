@@ -37,6 +37,9 @@ statements! {
     find_kinds(TEXT_ARRAY) = "select name, kind_id from requeue.kind where name = any($1)";
     make_kinds(TEXT_ARRAY) = "select n, requeue._kind_id(n) from unnest($1::text[]) n order by n";
     kind_id(TEXT) = "select requeue._kind_id($1)";
+    /// The number of a kind if the transaction sees it, and the isolation level.
+    visible_kind(TEXT) =
+        "select (select kind_id from requeue.kind where name = $1), current_setting('transaction_isolation')";
     now(INT8) = "select requeue._now($1)";
     put(
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,

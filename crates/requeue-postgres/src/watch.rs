@@ -10,6 +10,7 @@
 //!   number of puts.
 
 use crate::database::Failure;
+use crate::marks::Purpose;
 use crate::store::{KindRef, PostgresStore, Shared, lock};
 use requeue::{Clock, Moment};
 use requeue_jobs::limits::MAX_KINDS;
@@ -311,7 +312,8 @@ impl Shared {
         let is_known = |name: &Kind| kinds.iter().any(|kind| kind.name == *name);
         let unknown: Vec<&str> =
             names.iter().filter(|name| !is_known(name)).map(Kind::as_str).collect();
-        let looks: Vec<_> = kinds.iter().map(|kind| self.marks.look(kind.number)).collect();
+        let looks: Vec<_> =
+            kinds.iter().map(|kind| self.marks.look(kind.number, Purpose::Wait)).collect();
         let numbers: Vec<i32> = kinds.iter().map(|kind| kind.number).collect();
         let ats: Vec<i64> = looks.iter().map(|look| look.mark.at).collect();
         let places: Vec<i64> = looks.iter().map(|look| look.mark.place).collect();

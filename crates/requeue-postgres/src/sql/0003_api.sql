@@ -19,10 +19,12 @@ declare
     when octet_length(content_type) > 128 then format('the content type has %s bytes; the limit is 128', octet_length(content_type))
     when delay is not null and due is not null then 'delay and due exclude each other'
     when delay < '0' then format('the delay is %s; it must not be negative', delay)
+    when not isfinite(delay) or not isfinite(due) then 'the delay or due time must not be infinite'
     when priority is null or priority not between 0 and 9 then format('the priority is %s; the range is 0 to 9', priority)
     when mode is null or mode not in ('replace', 'earliest', 'keep', 'debounce') then
       format('mode %L must be replace, earliest, keep or debounce', mode)
     when (mode = 'debounce') <> (max_wait is not null) then 'max_wait belongs to the mode debounce, which requires it'
+    when max_wait < '0' or not isfinite(max_wait) then format('max_wait is %s; it must not be negative or infinite', max_wait)
     when condition not in ('if_absent', 'if_new', 'if_generation') then
       format('condition %L must be if_absent, if_new or if_generation', condition)
     when (condition is not distinct from 'if_generation') <> (generation is not null) then

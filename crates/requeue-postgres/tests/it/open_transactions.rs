@@ -1,0 +1,132 @@
+//! A put in an open transaction locks nothing but its job: all other calls proceed while it is open.
+//!
+//! A call that waited would be reported as failed after the response timeout, which is short here.
+
+use crate::support::application::Application;
+use crate::support::{
+    LONG, SERVER, claimed, connect, fresh, id, ids, is_whole, kind, kind_named, put, put_all,
+    put_of, settle, try_put,
+};
+use requeue_jobs::{
+    Change, ChangeKind, Jobs, PutOutcome, Query, Settings, Settled, Settlement, Store, StoreError,
+};
+use requeue_postgres::PostgresStore;
+use requeue_testkit::block_on;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A store that does not wait long, its schema, and an application.
+fn start() -> (PostgresStore, String, Application) {
+    let mut options = fresh();
+    options.response_timeout = Duration::from_secs(5);
+    let schema = options.schema.clone();
+    let url = SERVER.url();
+    (connect(&url, options), schema, Application::connect(&url))
+}
+
+/// Makes every kind of call about a kind, on other jobs than that of the open transaction.
+fn calls(store: &PostgresStore) {
+    put_all(store, ["b", "c", "d", "e"].map(put).into());
+    let jobs = claimed(store, 4, LONG).jobs;
+    assert_eq!(jobs.len(), 4);
+    assert!(matches!(
+        settle(store, &jobs[0], Settlement::Extend(Some(2 * LONG))),
+        Ok(Settled::Extended(_))
+    ));
+    assert_eq!(settle(store, &jobs[0], Settlement::Ack), Ok(Settled::Done));
+    assert_eq!(settle(store, &jobs[1], Settlement::Release), Ok(Settled::Released));
+    let retry = Settlement::Retry { delay: Some(LONG), error: "no".into() };
+    assert!(matches!(settle(store, &jobs[2], retry), Ok(Settled::RetryAt(_))));
+    let cancel = Change { kind: kind(), id: jobs[1].id().clone(), action: ChangeKind::Cancel };
+    block_on(store.change(vec![cancel])).expect("it does not wait").remove(0).expect("it exists");
+    assert_eq!(settle(store, &jobs[3], Settlement::Ack), Ok(Settled::Done));
+    block_on(store.reap(100)).expect("it does not wait");
+    let mut settings = Settings::default();
+    settings.max_attempts = 7;
+    block_on(store.set(kind(), settings)).expect("it does not wait");
+    block_on(store.kinds()).expect("it does not wait");
+    block_on(store.list(Query::new(kind()))).expect("it does not wait");
+    block_on(store.wait(vec![kind()], Duration::from_millis(1))).expect("it does not wait");
+    is_whole(store);
+}
+
+#[test]
+fn other_calls_do_not_wait_for_a_put_in_an_open_transaction() {
+    let (store, _, app) = start();
+    let jobs = Jobs::new(Arc::new(store.clone()));
+    put_all(&store, vec![put("existing")]);
+    let held = claimed(&store, 1, LONG).jobs.remove(0);
+    settle(&store, &held, Settlement::Release).expect("the lease is held");
+    app.run("begin");
+    app.put(&store, jobs.put("mail", "new", "")).expect("the put succeeds");
+    app.put(&store, jobs.put("mail", "existing", "").after(LONG)).expect("the put succeeds");
+    calls(&store);
+    app.run("commit");
+    assert_eq!(ids(&store).len(), 3, "the two jobs, and the one that is retried");
+    is_whole(&store);
+}
+
+#[test]
+fn other_calls_do_not_wait_for_a_put_that_has_created_its_kind() {
+    let (store, _, app) = start();
+    let jobs = Jobs::new(Arc::new(store.clone()));
+    app.run("begin");
+    app.put(&store, jobs.put("mail", "new", "")).expect("the put succeeds");
+    calls(&store);
+    app.run("rollback");
+    assert_eq!(ids(&store).len(), 1, "the job that is retried");
+    is_whole(&store);
+}
+
+#[test]
+fn other_calls_do_not_wait_for_a_cancel_in_an_open_transaction() {
+    let (store, schema, app) = start();
+    put_all(&store, vec![put("existing")]);
+    app.run(&format!("begin; select {schema}.cancel('mail', 'existing')"));
+    calls(&store);
+    app.run("rollback");
+    assert_eq!(claimed(&store, 1, LONG).jobs.len(), 1, "it was not cancelled");
+    is_whole(&store);
+}
+
+/// The SQL function cannot create a kind outside of its transaction.
+#[test]
+fn a_kind_that_an_open_transaction_creates_with_sql_delays_only_puts_of_this_kind() {
+    let (store, schema, app) = start();
+    app.run(&format!("begin; select {schema}.put('mail', 'new', 'hello')"));
+    let other = kind_named("other-kind");
+    let placed = try_put(&store, put_of(&other, "a")).expect("it does not wait");
+    assert_eq!(placed.outcome, PutOutcome::Created);
+    assert_eq!(claimed(&store, 1, LONG).jobs.len(), 0);
+    assert_eq!(block_on(store.get(kind(), id("new"))), Ok(None));
+    block_on(store.reap(100)).expect("it does not wait");
+    assert_eq!(block_on(store.kinds()).expect("it does not wait").len(), 1);
+    let second = Application::connect(&SERVER.url());
+    second.run(&format!("begin; select {schema}.put('third-kind', 'a', 'hello'); commit"));
+    let waits = second.try_run(&format!(
+        "set lock_timeout = '100ms'; select {schema}.put('mail', 'other', 'hello')"
+    ));
+    assert_eq!(waits.expect_err("it waits").0, "55P03");
+    app.run("commit");
+    try_put(&store, put("other")).expect("it does not wait");
+    assert_eq!(ids(&store), ["new", "other"]);
+    is_whole(&store);
+}
+
+/// A call that waits for a job too long has an unknown outcome. It takes effect once, if at all.
+#[test]
+fn a_put_of_the_same_job_waits_for_the_open_transaction() {
+    let mut options = fresh();
+    options.response_timeout = Duration::from_millis(300);
+    let store = connect(&SERVER.url(), options);
+    let (jobs, app) = (Jobs::new(Arc::new(store.clone())), Application::connect(&SERVER.url()));
+    app.run("begin");
+    app.put(&store, jobs.put("mail", "a", "")).expect("the put succeeds");
+    let waited = block_on(store.put(vec![put("a")]));
+    assert!(matches!(waited, Err(StoreError::Unknown { .. })), "{waited:?}");
+    // Other jobs of the process are not affected.
+    try_put(&store, put("b")).expect("it does not wait");
+    app.run("commit");
+    assert_eq!(ids(&store), ["a", "b"]);
+    is_whole(&store);
+}
