@@ -2,6 +2,7 @@
 //!
 //! Tests start the Postgres servers that they need, each on a port of its own.
 
+mod bouncer;
 mod conformance;
 mod connections;
 mod cuts;

@@ -43,7 +43,12 @@ impl PgBouncer {
 
     /// Starts it with these settings, such as `("default_pool_size", "1")`.
     pub fn with(server: &PostgresServer, settings: &[(&str, &str)]) -> Self {
-        let database = format!("host=127.0.0.1 port={} user=requeue", server.port());
+        Self::to(server.port(), settings)
+    }
+
+    /// Starts it for the server, or a proxy of one, on this port of 127.0.0.1.
+    pub fn to(port: u16, settings: &[(&str, &str)]) -> Self {
+        let database = format!("host=127.0.0.1 port={port} user=requeue");
         let mut configuration = format!("[databases]\n* = {database}\n[pgbouncer]\n");
         let own = [
             ("listen_addr", "127.0.0.1"),
