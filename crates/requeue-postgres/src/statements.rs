@@ -90,9 +90,7 @@ statements! {
         "select requeue._now($1), COLUMNS from ( \
            select j.*, sum(j.length) over (order by id rows unbounded preceding) - j.length as before from ( \
              select j.*, octet_length(body) + coalesce(octet_length(next_body), 0) + coalesce(octet_length(result), 0) as length \
-             from requeue.job j where kind_id = $2 and id >= $3 and (not $5 or id > $3) and ($4::text is null or id < $4) \
-               and list between $6 and $7 and at between $8 and $9 \
-             order by kind_id, id limit $10) j) j \
+             from requeue._page($2, $3, $4, $5, $6, $7, $8, $9, $10) j) j) j \
          where before <= $11 order by id";
     /// Jobs of some lists and times, by time.
     list_by_time(INT8, INT4, INT4, INT4, INT8, INT8, INT8, INT8, BOOL, INT4, INT8) =
@@ -100,12 +98,7 @@ statements! {
            select j.*, sum(j.length) over (order by n rows unbounded preceding) - j.length as before from ( \
              select j.*, row_number() over (order by case when $9 then -at else at end, case when $9 then -place else place end) as n, \
                octet_length(body) + coalesce(octet_length(next_body), 0) + coalesce(octet_length(result), 0) as length \
-             from generate_series($3, $4) l (number) cross join lateral ( \
-               (select * from requeue.job j where not $9 and kind_list = $2 * 32 + l.number \
-                 and (at, place) >= ($5, $6) and (at, place) <= ($7, $8) order by at, place limit $10) \
-               union all \
-               (select * from requeue.job j where $9 and kind_list = $2 * 32 + l.number \
-                 and (at, place) >= ($5, $6) and (at, place) <= ($7, $8) order by at desc, place desc limit $10)) j \
+             from requeue._page_by_time($2, $3, $4, $5, $6, $7, $8, $9, $10) j \
              order by n limit $10) j) j \
          where before <= $11 order by n";
     views(INT8, TEXT) =
@@ -114,7 +107,7 @@ statements! {
          where $2::text is null or k.name = $2 order by k.name";
     upcoming(INT4, INT8, INT8, INT8) =
         "select (j.at - $2) / $3, count(*) from generate_series(0, 9) l (list) cross join lateral ( \
-           select at from requeue.job where kind_list = $1 * 32 + l.list and at >= $2 and at < $4) j group by 1";
+           select at from requeue.job where kind_list = $1::bigint * 32 + l.list and at >= $2 and at < $4) j group by 1";
     /// Also returns those of the kinds in `$6` that exist.
     peek(INT8, INT4_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, TEXT_ARRAY) =
         "select kind, next, null from requeue._peek($1, $2, $3, $4, $5) \

@@ -72,7 +72,7 @@ create table requeue.job (
   deaths int not null default 0,
   -- For the index of lists. If that began with `kind_id`, the planner could take it for a lookup by `kind_id` and `id`, and
   -- does so on a table without statistics: it would then read all jobs of the kind.
-  kind_list int not null generated always as (kind_id * 32 + list) stored,
+  kind_list bigint not null generated always as (kind_id::bigint * 32 + list) stored,
   -- The earliest due time that a put can set, while a backoff runs.
   floor bigint,
   -- When debounce began to count: null means `created_at`, 0 means that the next put begins.

@@ -334,9 +334,9 @@ begin
     return query select null::text, now, ends, 3, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
     return;
   end if;
-  if exists (select from requeue.job j where j.kind_list between of_kind * 32 + 1 and of_kind * 32 + 9)
-    or exists (select from requeue.job j where j.kind_list = of_kind * 32 + 10 and j.at between lease_mark and now)
-    or exists (select from requeue.job j where j.kind_list between of_kind * 32 + 11 and of_kind * 32 + 19)
+  if exists (select from requeue.job j where j.kind_list between of_kind::bigint * 32 + 1 and of_kind::bigint * 32 + 9)
+    or exists (select from requeue.job j where j.kind_list = of_kind::bigint * 32 + 10 and j.at between lease_mark and now)
+    or exists (select from requeue.job j where j.kind_list between of_kind::bigint * 32 + 11 and of_kind::bigint * 32 + 19)
   then
     return query select null::text, now, ends, 2, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
     return;
@@ -345,7 +345,7 @@ begin
     return query
     with c as materialized (
       select j.ctid, octet_length(j.body) as length from requeue.job j
-      where j.kind_list = of_kind * 32 + 0 and j.at <= now and (j.at, j.place) > (mark_at, mark_place)
+      where j.kind_list = of_kind::bigint * 32 + 0 and j.at <= now and (j.at, j.place) > (mark_at, mark_place)
       order by j.at, j.place limit most for update skip locked)
     -- Numbers are taken after the rows are locked: fences of a job rise.
     update requeue.job j set list = 10, at = ends, fence = k.fence_offset + nextval('requeue.number'), nonce = of_nonce,
@@ -361,7 +361,7 @@ begin
     values (of_kind, -claimed, claimed, k.fence_offset + (select last_value from requeue.number));
   end if;
   if claimed < most then
-    select j.at into next from requeue.job j where j.kind_list = of_kind * 32 + 0 and j.at > now order by j.at limit 1;
+    select j.at into next from requeue.job j where j.kind_list = of_kind::bigint * 32 + 0 and j.at > now order by j.at limit 1;
   end if;
   return query select null::text, now, ends, 0, next, (extract(epoch from clock_timestamp() - began) * 1000000)::bigint, null::text,
     null::bytea, null::bigint;
@@ -404,7 +404,7 @@ set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_merg
     from generate_series(from_list, 19) l (list)
     cross join lateral (
       select j.ctid, j.* from requeue.job j
-      where j.kind_list = of_kind * 32 + l.list and j.at <= (select requeue._now(of_test))
+      where j.kind_list = of_kind::bigint * 32 + l.list and j.at <= (select requeue._now(of_test))
       order by j.at, j.place limit case when l.list < 10 then most_pending else most_leased end for update skip locked) j),
   f as materialized (
     select s.tid from (
@@ -421,7 +421,7 @@ set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
   cross join lateral requeue._totals(of_kind) t
   cross join lateral (values (20, t.dead, k.max_dead, k.max_dead_age), (21, t.done, k.max_done, k.max_done_age)) l (list, count, most, age)
   cross join lateral (
-    select * from requeue.job j where j.kind_list = of_kind * 32 + l.list
+    select * from requeue.job j where j.kind_list = of_kind::bigint * 32 + l.list
       and (l.count >= l.most or j.at < requeue._now(of_test) - l.age)
     order by j.at, j.place limit 1 for update skip locked) j
   where k.kind_id = of_kind
@@ -447,7 +447,7 @@ begin
   end if;
   if k.concurrency is not null then
     select count(*) into expired from generate_series(10, 19) l (list)
-    cross join lateral (select from requeue.job j where j.kind_list = of_kind * 32 + l.list and j.at <= _context.now) j;
+    cross join lateral (select from requeue.job j where j.kind_list = of_kind::bigint * 32 + l.list and j.at <= _context.now) j;
   end if;
   numbers := array(select nextval('requeue.number') from generate_series(1, _context.count));
   return next;
@@ -473,13 +473,13 @@ begin
       continue;
     end if;
     -- Other priorities. Most kinds use none.
-    has_others := exists (select from requeue.job j where j.kind_list between m.kind_id * 32 + 1 and m.kind_id * 32 + 9)
-      or exists (select from requeue.job j where j.kind_list between m.kind_id * 32 + 11 and m.kind_id * 32 + 19);
-    select j.at into first from requeue.job j where j.kind_list = m.kind_id * 32 + 10 and j.at between m.lease and now
+    has_others := exists (select from requeue.job j where j.kind_list between m.kind_id::bigint * 32 + 1 and m.kind_id::bigint * 32 + 9)
+      or exists (select from requeue.job j where j.kind_list between m.kind_id::bigint * 32 + 11 and m.kind_id::bigint * 32 + 19);
+    select j.at into first from requeue.job j where j.kind_list = m.kind_id::bigint * 32 + 10 and j.at between m.lease and now
       order by j.at limit 1;
     if first is null and has_others then
       for l in 11..19 loop
-        select j.at into other from requeue.job j where j.kind_list = m.kind_id * 32 + l and j.at <= now order by j.at limit 1;
+        select j.at into other from requeue.job j where j.kind_list = m.kind_id::bigint * 32 + l and j.at <= now order by j.at limit 1;
         first := least(first, other);
       end loop;
     end if;
@@ -488,11 +488,11 @@ begin
       select t.leased into busy from requeue._totals(m.kind_id) t;
     end if;
     if first is null and (k.concurrency is null or busy < k.concurrency) then
-      select j.at into first from requeue.job j where j.kind_list = m.kind_id * 32 + 0 and (j.at, j.place) > (m.at, m.place)
+      select j.at into first from requeue.job j where j.kind_list = m.kind_id::bigint * 32 + 0 and (j.at, j.place) > (m.at, m.place)
         order by j.at, j.place limit 1;
       if has_others then
         for l in 1..9 loop
-          select j.at into other from requeue.job j where j.kind_list = m.kind_id * 32 + l order by j.at, j.place limit 1;
+          select j.at into other from requeue.job j where j.kind_list = m.kind_id::bigint * 32 + l order by j.at, j.place limit 1;
           first := least(first, other);
         end loop;
       end if;
@@ -592,7 +592,7 @@ begin
       with c as materialized (
         select s.ctid from (
           select j.ctid, j.at, row_number() over (order by j.at, j.place) as n from (
-            select j.ctid, j.at, j.place from requeue.job j where j.kind_list = of_kind * 32 + l.column1
+            select j.ctid, j.at, j.place from requeue.job j where j.kind_list = of_kind::bigint * 32 + l.column1
             order by j.at, j.place limit most for update skip locked) j) s
         where s.n <= l.column2 - l.column3 or s.at < now - l.column4)
       delete from requeue.job j using c where j.ctid = c.ctid;
@@ -610,10 +610,10 @@ begin
   end if;
   has_expired := false;
   if t.leased > 0 then
-    has_expired := exists (select from requeue.job j where j.kind_list = of_kind * 32 + 10 and j.at between lease_mark and now);
-    if not has_expired and exists (select from requeue.job j where j.kind_list between of_kind * 32 + 11 and of_kind * 32 + 19) then
+    has_expired := exists (select from requeue.job j where j.kind_list = of_kind::bigint * 32 + 10 and j.at between lease_mark and now);
+    if not has_expired and exists (select from requeue.job j where j.kind_list between of_kind::bigint * 32 + 11 and of_kind::bigint * 32 + 19) then
       for n in 11..19 loop
-        has_expired := has_expired or exists (select from requeue.job j where j.kind_list = of_kind * 32 + n and j.at <= now);
+        has_expired := has_expired or exists (select from requeue.job j where j.kind_list = of_kind::bigint * 32 + n and j.at <= now);
       end loop;
     end if;
   end if;
@@ -679,6 +679,29 @@ begin
   return added = (select count(*) from unnest(are_new) n where n);
 end $$;
 
+-- The first jobs of a kind by id, of some lists and times. Never sorts: the limit is small.
+create function requeue._page(of_kind int, from_id text, to_id text, is_after boolean, first_list int, last_list int, first_at bigint,
+  last_at bigint, most int) returns setof requeue.job language sql stable
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+  select * from requeue.job j
+  where j.kind_id = of_kind and j.id >= from_id and (not is_after or j.id > from_id) and (to_id is null or j.id < to_id)
+    and j.list between first_list and last_list and j.at between first_at and last_at
+  order by j.kind_id, j.id limit most
+$$;
+
+-- The first `most` jobs of each of some lists, by time, between two places; the last ones if it is descending.
+create function requeue._page_by_time(of_kind int, first_list int, last_list int, from_at bigint, from_place bigint, to_at bigint,
+  to_place bigint, is_descending boolean, most int) returns setof requeue.job language sql stable
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+  select j.* from generate_series(first_list, last_list) l (number) cross join lateral (
+    (select * from requeue.job j where not is_descending and j.kind_list = of_kind::bigint * 32 + l.number
+      and (j.at, j.place) >= (from_at, from_place) and (j.at, j.place) <= (to_at, to_place) order by j.at, j.place limit most)
+    union all
+    (select * from requeue.job j where is_descending and j.kind_list = of_kind::bigint * 32 + l.number
+      and (j.at, j.place) >= (from_at, from_place) and (j.at, j.place) <= (to_at, to_place)
+      order by j.at desc, j.place desc limit most)) j
+$$;
+
 -- A kind as clients see it. Null settings are the default ones.
 create function requeue._view(of_test bigint, of_kind int)
 returns table (settings text, pending bigint, leased bigint, dead bigint, done bigint, ready bigint, oldest bigint, generation bigint,
@@ -698,7 +721,7 @@ begin
   if pending > 0 then
     select count(*), min(r.at) into ready, oldest from (
       select j.at from generate_series(0, 9) l (list)
-      cross join lateral (select j.at from requeue.job j where j.kind_list = of_kind * 32 + l.list and j.at <= now
+      cross join lateral (select j.at from requeue.job j where j.kind_list = of_kind::bigint * 32 + l.list and j.at <= now
         order by j.at, j.place limit 10000) j
       limit 10000) r;
   end if;

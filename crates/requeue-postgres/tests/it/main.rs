@@ -12,6 +12,7 @@ mod histories;
 mod in_transaction;
 mod kills;
 mod open_transactions;
+mod plans;
 mod sessions;
 mod sql_api;
 mod support;
