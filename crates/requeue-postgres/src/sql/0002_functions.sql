@@ -150,7 +150,11 @@ begin
           return query select p.id::text, 6::smallint, null::bigint;
           continue each;
         end if;
-        -- It was removed since the statement above has seen it, perhaps with a later number.
+        -- It was removed since the statement above has seen it, perhaps with a later number. To create it could mean to wait for
+        -- another put of it, which may wait for a job that this one has locked: a batch begins again.
+        if cardinality(ids) > 1 then
+          raise exception using message = 'put: a job was removed concurrently', errcode = 'serialization_failure';
+        end if;
         new_number := nextval('requeue.number');
         new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
         insert into requeue.job (kind_id, list, priority, at, place, due, generation, created_at, updated_at, id, content_type, body)

@@ -6,6 +6,7 @@ mod bouncer;
 mod conformance;
 mod connections;
 mod cuts;
+mod deadlocks;
 mod documentation;
 mod failover;
 mod histories;

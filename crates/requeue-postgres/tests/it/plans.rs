@@ -183,11 +183,12 @@ const CALLS: [(&str, Call); 14] = [
         assert!(changed.expect("the server is up").iter().all(Result::is_ok));
     }),
     ("wait", |store, _| {
-        // The first one only finds out that the kinds exist.
-        for _ in 0..2 {
-            block_on(store.wait(vec![kind(), kind_named("other")], LONG))
-                .expect("the server is up");
+        // A store that does not know a kind only finds out that it exists.
+        for kind in [kind(), kind_named("other")] {
+            let cancel = Change { kind, id: id("missing"), action: ChangeKind::Cancel };
+            block_on(store.change(vec![cancel])).expect("the server is up");
         }
+        block_on(store.wait(vec![kind(), kind_named("other")], LONG)).expect("the server is up");
     }),
     ("reap", |store, _| {
         assert_eq!(block_on(store.reap(FEW)).expect("the server is up").count, 0);
