@@ -27,7 +27,7 @@ impl Plan {
     /// Each measurement processes tens of thousands of jobs, regardless of the time it takes.
     pub(crate) const REDIS: Plan = Plan { rounds: 5, seconds: 1.0, limit: None };
     /// As many jobs as there are, too.
-    pub(crate) const POSTGRES: Plan = Plan { rounds: 5, seconds: 1.0, limit: None };
+    pub(crate) const POSTGRES: Plan = Plan { rounds: 3, seconds: 1.0, limit: None };
     /// Jobs that are due after seconds, and a load over time, take longer than a minute.
     pub(crate) const POSTGRES_QUICK: Plan =
         Plan { limit: Some(Duration::from_secs(300)), ..Plan::QUICK };

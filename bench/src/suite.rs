@@ -97,7 +97,8 @@ const ON_POSTGRES: &[(&str, &[System], bool)] = &[
     ("process-50", POSTGRES, false),
     ("lateness", POSTGRES_LATE, false),
     ("bytes", POSTGRES, true),
-    ("held-snapshot", POSTGRES, true),
+    // Ten minutes each.
+    ("held-snapshot", &[Requeue, Pgmq, River], true),
     ("pending-10m", &[Requeue, Pgmq], true),
 ];
 
