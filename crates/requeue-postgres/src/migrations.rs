@@ -113,10 +113,14 @@ pub(crate) async fn migrate(database: &Database) -> Result<Migrated, PostgresCon
     Ok(Migrated { from, to: found })
 }
 
-/// Counts jobs anew if the tables come from another cluster of servers, by a dump for example.
+/// Counts jobs anew if the tables come from another cluster of servers, by a dump for example. Clusters that were copied
+/// from one have the same identifier; but then transaction ids may be there that this cluster has not used yet.
 async fn recount_if_moved(session: &mut Session<'_>, schema: &str) -> Result<(), Failure> {
     let has_moved = in_schema(
-        "select c.system_identifier <> s.system_identifier from requeue.cluster c, pg_control_system() s",
+        "select c.system_identifier <> s.system_identifier \
+           or exists (select from requeue.total t where t.upto > pg_snapshot_xmax(pg_current_snapshot())) \
+           or exists (select from requeue.delta d where d.xid >= pg_snapshot_xmax(pg_current_snapshot())) \
+         from requeue.cluster c, pg_control_system() s",
         schema,
     );
     let rows = session.query(&sql(&has_moved, []), &[]).await?;

@@ -12,9 +12,13 @@ mod failover;
 mod histories;
 mod in_transaction;
 mod kills;
+mod moved;
 mod open_transactions;
+mod opening;
 mod plans;
 mod sessions;
 mod sql_api;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
 mod transactions;
