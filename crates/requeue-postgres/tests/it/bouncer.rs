@@ -23,9 +23,9 @@ static BEHIND: LazyLock<(PostgresServer, PgBouncer)> = LazyLock::new(|| {
     (server, pooler)
 });
 
-/// Some cases of each topic. The others use the same statements.
-const TOPICS: [&str; 8] =
-    ["batches", "claim", "conditions", "cron", "done", "priority", "successor", "wait"];
+/// With these topics, all statements are used.
+pub(crate) const TOPICS: [&str; 7] =
+    ["claim", "cron", "done", "priority", "rate", "successor", "wait"];
 
 #[test]
 fn the_contract_holds_behind_a_pooler() {
@@ -34,14 +34,14 @@ fn the_contract_holds_behind_a_pooler() {
         .filter(|case| TOPICS.iter().any(|topic| case.name.starts_with(&format!("{topic}::"))));
     for case in cases {
         println!("{}", case.name);
-        block_on(case.run(PostgresFixture::at(&url)));
+        block_on(case.run(PostgresFixture::unchecked(&url)));
     }
 }
 
 #[test]
 fn histories_behind_a_pooler_match_the_model() {
     let url = BEHIND.1.url();
-    check_histories(|| PostgresFixture::at(&url), &[], 5);
+    check_histories(|| PostgresFixture::at(&url), &[], 3);
 }
 
 #[test]

@@ -31,7 +31,8 @@ fn concurrent_clients_of_a_server_see_the_guarantees() {
         for version in PostgresVersion::all() {
             let server = PostgresServer::with(&version, &[]);
             let clients = clients(&server.url(), 6);
-            Concurrent::default().check(&as_stores(&clients), seed, || ())?;
+            let run = Concurrent { operations: 300, ..Concurrent::default() };
+            run.check(&as_stores(&clients), seed, || ())?;
             is_whole(&clients[0]);
             assert_eq!(server.query("select sum(deadlocks) from pg_stat_database"), "0");
         }
@@ -46,7 +47,8 @@ fn broken_connections_lose_nothing() {
         let clients = clients(&format!("postgres://requeue@{}/requeue", proxy.address()), 4);
         drop(first);
         let (mut random, mut cuts) = (Random::new(seed), 0);
-        Concurrent::default().check(&as_stores(&clients), seed, || {
+        let run = Concurrent { operations: 300, ..Concurrent::default() };
+        run.check(&as_stores(&clients), seed, || {
             cuts += 1;
             match random.below(4) {
                 0 => proxy.cut(),
@@ -68,7 +70,8 @@ fn terminated_server_processes_and_cancelled_statements_lose_nothing() {
         let server = PostgresServer::start();
         let clients = clients(&server.url(), 4);
         let (mut random, mut hits) = (Random::new(seed), 0);
-        Concurrent::default().check(&as_stores(&clients), seed, || {
+        let run = Concurrent { operations: 300, ..Concurrent::default() };
+        run.check(&as_stores(&clients), seed, || {
             let fault = random.pick(&FAULTS);
             let hit = server.query(&format!(
                 "select count({fault}) from pg_stat_activity where application_name = 'requeue'"
@@ -87,9 +90,16 @@ fn a_frozen_server_that_runs_timed_out_calls_late_loses_nothing() {
     check_seeds(&[], "REQUEUE_CONCURRENT", 1, |seed| {
         let server = PostgresServer::start();
         let mut options = fresh();
+        // Creates the tables.
+        drop(connect(&server.url(), options.clone()));
         options.response_timeout = Duration::from_millis(100);
         options.connect_timeout = Duration::from_millis(200);
-        let clients: Vec<_> = (0..4).map(|_| connect(&server.url(), options.clone())).collect();
+        let connect = || {
+            insist("it connects", || {
+                block_on(PostgresStore::connect_with(&server.url(), options.clone()))
+            })
+        };
+        let clients: Vec<_> = (0..4).map(|_| connect()).collect();
         let mut times = 0;
         let run = Concurrent { operations: 300, ..Concurrent::default() };
         run.check(&as_stores(&clients), seed, || {

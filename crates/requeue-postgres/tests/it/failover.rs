@@ -9,6 +9,7 @@ use crate::support::{
     put_of, settle, try_put,
 };
 use requeue_jobs::{SettleError, Settled, Settlement, Store};
+use requeue_postgres::PostgresStore;
 use requeue_testkit::servers::{PostgresServer, PostgresVersion, Replication, until};
 use requeue_testkit::{block_on, check_seeds};
 use std::collections::BTreeSet;
@@ -114,11 +115,15 @@ fn clients_leave_a_primary_that_hangs() {
     let primary = PostgresServer::start();
     let replica = primary.replica(Replication::Asynchronous);
     let mut options = fresh();
+    // Creates the tables.
+    drop(connect(&primary.url(), options.clone()));
     options.listen = true;
-    options.connect_timeout = Duration::from_millis(500);
-    options.response_timeout = Duration::from_millis(500);
-    let store = connect(&url([&primary, &replica]), options);
-    put_all(&store, vec![put("before")]);
+    options.connect_timeout = Duration::from_secs(1);
+    options.response_timeout = Duration::from_secs(1);
+    let store = insist("it connects", || {
+        block_on(PostgresStore::connect_with(&url([&primary, &replica]), options.clone()))
+    });
+    insist("the job is put", || try_put(&store, put("before")));
     replica.wait_caught_up(&primary);
     primary.freeze();
     replica.promote();

@@ -9,7 +9,7 @@ const FAILED_ONCE: [u64; 0] = [];
 
 #[test]
 fn histories_on_postgres_match_the_model() {
-    check_histories(PostgresFixture::new, &FAILED_ONCE, 40);
+    check_histories(PostgresFixture::new, &FAILED_ONCE, 15);
 }
 
 #[test]

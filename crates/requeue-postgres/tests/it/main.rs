@@ -22,3 +22,5 @@ mod support;
 #[cfg(feature = "tls")]
 mod tls;
 mod transactions;
+mod two_nodes;
+mod versions;

@@ -117,7 +117,9 @@ fn a_kind_that_an_open_transaction_creates_with_sql_delays_only_puts_of_this_kin
 #[test]
 fn a_put_of_the_same_job_waits_for_the_open_transaction() {
     let mut options = fresh();
-    options.response_timeout = Duration::from_millis(300);
+    // Creates the tables.
+    drop(connect(&SERVER.url(), options.clone()));
+    options.response_timeout = Duration::from_secs(2);
     let store = connect(&SERVER.url(), options);
     let (jobs, app) = (Jobs::new(Arc::new(store.clone())), Application::connect(&SERVER.url()));
     app.run("begin");
