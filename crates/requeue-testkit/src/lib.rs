@@ -5,7 +5,7 @@
 //!
 //! [`check_histories`] compares a store with a [`Model`], operation by operation.
 //! [`check_simulations`] runs a whole system on a store in simulated time, and [`Concurrent`] runs
-//! many clients in real time. [`Faulty`] and [`Proxy`] inject faults. [`Operations`] generates
+//! many clients in real time; [`Load`] records what they know for certain. [`Faulty`] and [`Proxy`] inject faults. [`Operations`] generates
 //! random calls. [`servers`] starts real servers.
 
 #[macro_use]
@@ -17,6 +17,7 @@ mod faults;
 mod fixture;
 mod harness;
 mod history;
+mod load;
 mod model;
 mod operations;
 mod proxy;
@@ -32,6 +33,7 @@ pub use examples::example;
 pub use faults::{Fault, Faulty};
 pub use fixture::{Fixture, MemoryFixture, block_on};
 pub use history::{check_histories, check_history};
+pub use load::{Confirmed, Load};
 pub use model::Model;
 pub use operations::{
     ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Response,

@@ -3,7 +3,6 @@
 //! If commits wait for the replica, no confirmed write is lost. If not, the latest ones may be lost, but what is assigned
 //! afterwards is higher than everything that was assigned before.
 
-use crate::support::load::Load;
 use crate::support::{
     LONG, claim, claimed, connect, fresh, ids, insist, is_whole, kind, kind_named, put, put_all,
     put_of, settle, try_put,
@@ -11,7 +10,7 @@ use crate::support::{
 use requeue_jobs::{SettleError, Settled, Settlement, Store};
 use requeue_postgres::PostgresStore;
 use requeue_testkit::servers::{PostgresServer, PostgresVersion, Replication, until};
-use requeue_testkit::{block_on, check_seeds};
+use requeue_testkit::{Load, block_on, check_seeds};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
 //! Postgres is killed under load and restarted. No confirmed write is lost, and fences and generations rise.
 
-use crate::support::load::Load;
 use crate::support::{LONG, as_stores, claimed, clients, ids, insist, is_whole, put, try_put};
 use requeue_testkit::servers::{PostgresServer, PostgresVersion, until};
-use requeue_testkit::{Concurrent, Random, check_seeds};
+use requeue_testkit::{Concurrent, Load, Random, check_seeds};
 use std::collections::BTreeSet;
 use std::process::Command;
 

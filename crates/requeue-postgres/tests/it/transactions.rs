@@ -1,18 +1,14 @@
-//! What `docs/jobs.md` promises about puts in a transaction of the application.
+//! Kinds, generations and cancels in transactions of the application.
 
 use crate::support::{SERVER, fresh};
 use requeue_jobs::{
-    ChangeError, Changed, ClaimedJob, Generation, Jobs, Placed, PutError, PutOutcome, StoreError,
+    ChangeError, Changed, ClaimedJob, Generation, Jobs, Placed, PutOutcome, StoreError,
 };
 use requeue_postgres::{PostgresStore, PutInTransaction};
 use requeue_testkit::block_on;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, Transaction};
-
-/// Something that waits in these tests waits for longer than this.
-const A_WHILE: Duration = Duration::from_millis(300);
 
 struct App {
     store: PostgresStore,
@@ -57,10 +53,6 @@ impl App {
         block_on(self.jobs.get("mail", id)).expect("the server runs").is_some()
     }
 
-    fn pending(&self) -> u64 {
-        block_on(self.jobs.kind("mail")).expect("the server runs").counts.pending
-    }
-
     /// Puts a job that exists from then on, in a transaction of its own.
     fn put_before(&self, id: &str) -> Placed {
         block_on(self.jobs.put("mail", id, "before").into_future()).expect("valid")
@@ -76,55 +68,9 @@ impl App {
         self.claim().iter().map(|job| job.id().as_str().to_owned()).collect()
     }
 
-    /// Claims until it has got this many jobs: a claim may start behind jobs that were committed late.
-    fn claimed_soon(&self, count: usize) -> Vec<String> {
-        let (mut ids, end) = (Vec::new(), Instant::now() + Duration::from_secs(15));
-        while ids.len() < count {
-            assert!(Instant::now() < end, "only {ids:?} were claimed");
-            ids.extend(self.claimed_ids());
-        }
-        ids.sort();
-        ids
-    }
-
     fn check(&self) {
         assert_eq!(block_on(self.store.check()).expect("the server runs"), [""; 0]);
     }
-}
-
-#[test]
-fn a_put_is_invisible_until_the_commit() {
-    let app = App::new();
-    let mut client = app.client();
-    app.put_before("other");
-    let transaction = app.begin(&mut client);
-    assert_eq!(app.put(&transaction, "a").outcome, PutOutcome::Created);
-    assert_eq!((app.exists("a"), app.pending()), (false, 1));
-    assert_eq!(app.claimed_ids(), ["other"]);
-    // The transaction itself sees it.
-    assert_eq!(app.put(&transaction, "a").outcome, PutOutcome::Updated);
-    app.commit(transaction);
-    assert_eq!((app.exists("a"), app.pending()), (true, 1));
-    assert_eq!(app.claimed_soon(1), ["a"]);
-    app.check();
-}
-
-#[test]
-fn a_put_that_is_rolled_back_never_existed() {
-    let app = App::new();
-    let mut client = app.client();
-    let first = app.put_before("kept").generation;
-    let transaction = app.begin(&mut client);
-    let lost = app.put(&transaction, "lost").generation;
-    app.put(&transaction, "kept");
-    app.roll_back(transaction);
-    assert!(!app.exists("lost"));
-    let kept = block_on(app.jobs.get("mail", "kept")).expect("the server runs").expect("it exists");
-    assert_eq!((kept.generation, kept.body.bytes()), (first, &b"before"[..]));
-    // Numbers are not used again.
-    assert!(app.put_before("next").generation > lost);
-    assert_eq!(app.pending(), 2);
-    app.check();
 }
 
 #[test]
@@ -136,48 +82,6 @@ fn a_kind_whose_first_put_is_rolled_back_can_be_used() {
     app.roll_back(transaction);
     assert_eq!(app.put_before("a").outcome, PutOutcome::Created);
     assert_eq!(app.claimed_ids(), ["a"]);
-    app.check();
-}
-
-#[test]
-fn a_commit_after_the_due_time_makes_the_job_late_and_not_lost() {
-    let app = App::new();
-    let mut client = app.client();
-    app.put_before("first");
-    let transaction = app.begin(&mut client);
-    app.put(&transaction, "late");
-    app.put_before("second");
-    // Claims have read past the place of the late job.
-    assert_eq!(app.claimed_ids(), ["first", "second"]);
-    std::thread::sleep(A_WHILE);
-    assert!(app.claimed_ids().is_empty());
-    app.commit(transaction);
-    assert_eq!(app.claimed_soon(1), ["late"]);
-    app.check();
-}
-
-#[test]
-fn a_put_waits_for_a_put_of_the_same_job_only() {
-    let app = App::new();
-    let (mut one, mut other) = (app.client(), app.client());
-    app.put_before("existing");
-    let transaction = app.begin(&mut one);
-    app.put(&transaction, "a");
-    app.put(&transaction, "existing");
-    // Other jobs of the kind are free.
-    assert_eq!(app.put_before("b").outcome, PutOutcome::Created);
-    assert_eq!(app.claimed_ids(), ["b"], "a job that the transaction has changed is not claimed");
-    let second = app.begin(&mut other);
-    let waited = app.runtime.block_on(async {
-        let put = app.jobs.put("mail", "a", "second").on(&app.store, &second);
-        tokio::pin!(put);
-        assert!(tokio::time::timeout(A_WHILE, &mut put).await.is_err(), "it should wait");
-        transaction.commit().await.expect("the server runs");
-        put.await.expect("valid")
-    });
-    assert_eq!(waited.outcome, PutOutcome::Updated);
-    app.commit(second);
-    assert_eq!(app.claimed_soon(2), ["a", "existing"]);
     app.check();
 }
 
@@ -224,19 +128,5 @@ fn a_cancel_takes_effect_with_the_commit() {
     app.commit(transaction);
     drop(block_on(app.jobs.ack(&job.receipt)));
     assert!(!app.exists("b"));
-    app.check();
-}
-
-#[test]
-fn a_condition_that_fails_does_not_end_the_transaction() {
-    let app = App::new();
-    let mut client = app.client();
-    app.put_before("a");
-    let transaction = app.begin(&mut client);
-    let put = app.jobs.put("mail", "a", "").if_absent().on(&app.store, &transaction);
-    assert!(matches!(app.runtime.block_on(put), Err(PutError::Exists { .. })));
-    app.put(&transaction, "b");
-    app.commit(transaction);
-    assert!(app.exists("b"));
     app.check();
 }

@@ -4,13 +4,12 @@
 //! Nothing is lost by a migration, nor by a manual failover from a live master. If a master dies, its
 //! replica may lack writes that were confirmed, as with Sentinel.
 
-use crate::support::load::Load;
 use crate::support::{
     as_stores, claimed, clients, connect, fresh, ids, insist, is_whole, kind, put, settle, try_put,
 };
 use requeue_jobs::{Priority, Settled, Settlement, Store};
 use requeue_testkit::servers::{RedisCluster, RedisServer};
-use requeue_testkit::{Concurrent, Random, block_on, check_seeds};
+use requeue_testkit::{Concurrent, Load, Random, block_on, check_seeds};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

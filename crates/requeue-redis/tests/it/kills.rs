@@ -4,10 +4,9 @@
 //! be lost. A killed process has written all that it confirmed; only a crash of the machine loses
 //! what was not synced. So the test truncates the file as such a crash would.
 
-use crate::support::load::Load;
 use crate::support::{as_stores, claimed, clients, ids, insist, is_whole, put, try_put};
 use requeue_testkit::servers::RedisServer;
-use requeue_testkit::{Concurrent, Random, check_seeds};
+use requeue_testkit::{Concurrent, Load, Random, check_seeds};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -4,13 +4,12 @@
 //! it. So a failover may lose confirmed puts and undo acks. Afterwards the data is consistent, fences
 //! increase (as far as the clocks of both servers agree), and clients reconnect by themselves.
 
-use crate::support::load::Load;
 use crate::support::{
     claimed, clients, count, ids, insist, is_whole, put, put_all, settle, try_put,
 };
 use requeue_jobs::{Settled, Settlement, Store};
-use requeue_testkit::block_on;
 use requeue_testkit::servers::{RedisServer, Sentinels, until};
+use requeue_testkit::{Load, block_on};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! New schemas on real servers: some with a manual clock, others for failures in real time.
 
 pub(crate) mod application;
-pub(crate) mod load;
 
 use requeue::ManualClock;
 use requeue_jobs::{

@@ -2,7 +2,6 @@
 
 pub(crate) mod deployment;
 pub(crate) mod key_reader;
-pub(crate) mod load;
 
 use requeue::ManualClock;
 use requeue_jobs::{

@@ -1,11 +1,11 @@
-//! Clients that put and ack jobs, and record the confirmed calls.
+//! Clients that put and ack jobs of the kind `mail`, and record the confirmed calls.
 
-use super::{claim, kind, put, settle};
-use requeue_jobs::{Settlement, Store};
-use requeue_redis::RedisStore;
-use requeue_testkit::servers::until;
-use requeue_testkit::{Random, block_on};
+use crate::fixture::block_on;
+use crate::random::Random;
+use crate::servers::until;
+use requeue_jobs::{Body, Claim, JobId, Kind, Put, Settle, Settlement, Store, WorkerName};
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -13,38 +13,58 @@ use std::time::Duration;
 
 /// The confirmed calls. No id is put twice.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Confirmed {
-    pub(crate) put: BTreeSet<String>,
+pub struct Confirmed {
+    /// The ids of jobs that were put.
+    pub put: BTreeSet<String>,
     /// Claimed jobs, whose acks may or may not have run.
-    pub(crate) claimed: BTreeSet<String>,
-    pub(crate) acked: BTreeSet<String>,
+    pub claimed: BTreeSet<String>,
+    /// The ids of jobs that were acked.
+    pub acked: BTreeSet<String>,
     /// The highest fence.
-    pub(crate) fence: u64,
+    pub fence: u64,
+    /// The highest generation.
+    pub generation: u64,
 }
 
 impl Confirmed {
     /// Returns the jobs that were put and are missing, although they cannot have been acked.
-    pub(crate) fn lost(&self, found: &BTreeSet<String>, claimed: &BTreeSet<String>) -> Vec<String> {
+    pub fn lost(&self, found: &BTreeSet<String>, claimed: &BTreeSet<String>) -> Vec<String> {
         let missing = self.put.iter().filter(|id| !found.contains(*id) && !claimed.contains(*id));
         missing.cloned().collect()
     }
 
     /// Returns the jobs that were acked and still exist.
-    pub(crate) fn back(&self, found: &BTreeSet<String>) -> Vec<String> {
+    pub fn back(&self, found: &BTreeSet<String>) -> Vec<String> {
         self.acked.intersection(found).cloned().collect()
     }
 }
 
 /// Running clients: two that put, and one that acks less than they put.
-pub(crate) struct Load {
+pub struct Load {
     confirmed: Mutex<Confirmed>,
     is_over: AtomicBool,
 }
 
+/// The kind of all jobs.
+fn kind() -> Kind {
+    Kind::new("mail").expect("a valid kind")
+}
+
+fn put(id: &str) -> Put {
+    let body = Body::octets(*b"hello").expect("small");
+    Put::new(kind(), JobId::new(id).expect("a valid id"), body)
+}
+
+fn claim() -> Claim {
+    let worker = WorkerName::new("worker").expect("a valid name");
+    let (lease, nonce) = (Duration::from_secs(3600), RandomState::new().hash_one(()));
+    Claim { kinds: vec![kind()], max: 3, lease: Some(lease), worker, nonce }
+}
+
 impl Load {
     /// Runs the clients until `meanwhile` returns. Failed calls are not repeated.
-    pub(crate) fn run<T>(
-        store: &RedisStore,
+    pub fn run<T>(
+        store: &dyn Store,
         seed: u64,
         meanwhile: impl FnOnce(&Load) -> T,
     ) -> (Confirmed, T) {
@@ -63,12 +83,13 @@ impl Load {
         (load.confirmed(), result)
     }
 
-    pub(crate) fn confirmed(&self) -> Confirmed {
+    /// Returns what is confirmed so far.
+    pub fn confirmed(&self) -> Confirmed {
         self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until `more` further puts, and at least one further ack, are confirmed.
-    pub(crate) fn reaches(&self, more: usize) {
+    pub fn reaches(&self, more: usize) {
         let before = self.confirmed();
         until("the clients make progress", || {
             let now = self.confirmed();
@@ -84,7 +105,7 @@ impl Load {
         record(&mut self.confirmed.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn produce(&self, store: &RedisStore, producer: u64, seed: u64) {
+    fn produce(&self, store: &dyn Store, producer: u64, seed: u64) {
         let mut random = Random::new(seed ^ producer);
         let mut number = 0;
         while self.is_running() {
@@ -92,15 +113,22 @@ impl Load {
             let ids: Vec<String> = (number..=number + random.below(10)).map(name).collect();
             number += ids.len();
             if let Ok(placed) = block_on(store.put(ids.iter().map(|id| put(id)).collect())) {
-                let placed = ids.into_iter().zip(placed).filter(|(_, placed)| placed.is_ok());
-                self.record(|confirmed| confirmed.put.extend(placed.map(|(id, _)| id)));
+                let placed = ids.into_iter().zip(placed);
+                let placed =
+                    placed.filter_map(|(id, placed)| Some((id, placed.ok()?.generation.0)));
+                self.record(|confirmed| {
+                    for (id, generation) in placed {
+                        confirmed.put.insert(id);
+                        confirmed.generation = confirmed.generation.max(generation);
+                    }
+                });
             }
         }
     }
 
-    fn work(&self, store: &RedisStore) {
+    fn work(&self, store: &dyn Store) {
         while self.is_running() {
-            let Ok(claimed) = block_on(store.claim(claim(3, Duration::from_secs(3600)))) else {
+            let Ok(claimed) = block_on(store.claim(claim())) else {
                 continue;
             };
             for job in claimed.jobs {
@@ -109,7 +137,9 @@ impl Load {
                     confirmed.claimed.insert(id.clone());
                     confirmed.fence = confirmed.fence.max(job.receipt.fence().0);
                 });
-                if settle(store, &job, Settlement::Ack).is_ok() {
+                let ack = Settle { receipt: job.receipt.clone(), action: Settlement::Ack };
+                let acked = block_on(store.settle(vec![ack]));
+                if acked.is_ok_and(|results| results.iter().all(Result::is_ok)) {
                     self.record(|confirmed| confirmed.acked.extend([id]));
                 }
             }
