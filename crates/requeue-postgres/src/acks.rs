@@ -4,6 +4,9 @@
 //! two, and a synced commit takes the server as much time as thirty jobs. So acks wait for a moment if the latest ones were
 //! followed by a claim of the same kind, and that claim takes them along. If none comes, they are sent alone, and the
 //! next ones do not wait.
+//!
+//! If another transaction has locked one of the jobs, an application that cancels it for example, the claim gives the acks
+//! back after a moment and continues without them. They are then sent alone, and wait.
 
 use crate::database::Failure;
 use crate::store::{Shared, lock};
@@ -47,13 +50,19 @@ struct State {
 pub(crate) struct WaitingAcks {
     number: u64,
     pub(crate) batch: AckBatch,
-    outcome: oneshot::Sender<Result<Gone, Failure>>,
+    outcome: oneshot::Sender<Offered>,
 }
 
 impl WaitingAcks {
+    // If nobody waits for the outcome any more, nobody has to know it.
+
     pub(crate) fn report(self, outcome: Result<Gone, Failure>) {
-        // If nobody waits for it any more, nobody has to know.
-        let _ = self.outcome.send(outcome);
+        let _ = self.outcome.send(Offered::Taken(outcome));
+    }
+
+    /// Nothing was acked.
+    pub(crate) fn give_back(self) {
+        let _ = self.outcome.send(Offered::Back(self.batch));
     }
 }
 
@@ -91,9 +100,12 @@ impl Acks {
             state.waiting.push(WaitingAcks { number, batch, outcome });
             (number, reported)
         };
-        let stopped = |_| Err(Failure::Unknown("the claim with the acks was stopped".to_owned()));
+        let stopped = |_| {
+            let reason = "the claim with the acks was stopped".to_owned();
+            Offered::Taken(Err(Failure::Unknown(reason)))
+        };
         if let Ok(outcome) = timeout(PATIENCE, &mut reported).await {
-            return Offered::Taken(outcome.unwrap_or_else(stopped));
+            return outcome.unwrap_or_else(stopped);
         }
         let own = {
             let mut state = lock(&self.state);
@@ -106,7 +118,7 @@ impl Acks {
         };
         match own {
             Some(acks) => Offered::Back(acks.batch),
-            None => Offered::Taken(reported.await.unwrap_or_else(stopped)),
+            None => reported.await.unwrap_or_else(stopped),
         }
     }
 
@@ -126,7 +138,7 @@ impl Acks {
 enum Offered {
     /// A claim has executed them.
     Taken(Result<Gone, Failure>),
-    /// No claim came.
+    /// No claim came, or it could not execute them.
     Back(AckBatch),
 }
 
@@ -161,6 +173,15 @@ mod tests {
         // A claim of another kind is not the worker's.
         assert!(acks.take_along(2).is_none());
         assert!(!lock(&acks.state).expects_claim);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn acks_that_a_claim_gives_back_are_sent_alone() {
+        let acks = Acks::default();
+        lock(&acks.state).expects_claim = true;
+        let claim = async { acks.take_along(1).expect("they wait").give_back() };
+        let (offered, ()) = tokio::join!(acks.offer(batch(1)), claim);
+        assert!(matches!(offered, Offered::Back(batch) if batch.ids == ["a"]));
     }
 
     #[tokio::test(start_paused = true)]

@@ -66,40 +66,48 @@ impl Shared {
         let worker = escape(claim.worker.as_str());
         let (most, nonce) = (i32::try_from(asked).unwrap_or(i32::MAX), claim.nonce.cast_signed());
         let mark = look.mark;
-        let acks = self.acks.take_along(kind.number);
-        let batch = acks.as_ref().map(|acks| &acks.batch);
-        let (acked, fences, nonces) = (
-            batch.map(|acks| &acks.ids),
-            batch.map(|acks| &acks.fences),
-            batch.map(|acks| &acks.nonces),
-        );
-        let rows = self
-            .database
-            .query(
-                &self.statements.claim,
-                &[
-                    &test,
-                    &kind.number,
-                    &most,
-                    &lease,
-                    &nonce,
-                    &worker,
-                    &bytes,
-                    &mark.at,
-                    &mark.place,
-                    &mark.lease,
-                    &look.rescans,
-                    &acked,
-                    &fences,
-                    &nonces,
-                ],
-            )
-            .await;
-        if let Some(acks) = acks {
-            let gone =
-                |rows: &Vec<Row>| rows.iter().filter(is_acked).map(|row| row.get(0)).collect();
-            acks.report(rows.as_ref().map(gone).map_err(Failure::clone));
-        }
+        let mut acks = self.acks.take_along(kind.number);
+        let rows = loop {
+            let batch = acks.as_ref().map(|acks| &acks.batch);
+            let (acked, fences, nonces) = (
+                batch.map(|acks| &acks.ids),
+                batch.map(|acks| &acks.fences),
+                batch.map(|acks| &acks.nonces),
+            );
+            let rows = self
+                .database
+                .query(
+                    &self.statements.claim,
+                    &[
+                        &test,
+                        &kind.number,
+                        &most,
+                        &lease,
+                        &nonce,
+                        &worker,
+                        &bytes,
+                        &mark.at,
+                        &mark.place,
+                        &mark.lease,
+                        &look.rescans,
+                        &acked,
+                        &fences,
+                        &nonces,
+                    ],
+                )
+                .await;
+            match (acks.take(), &rows) {
+                (Some(acks), Err(Failure::Locked(_))) => acks.give_back(),
+                (Some(acks), _) => {
+                    let gone = |rows: &Vec<Row>| {
+                        rows.iter().filter(is_acked).map(|row| row.get(0)).collect()
+                    };
+                    acks.report(rows.as_ref().map(gone).map_err(Failure::clone));
+                    break rows;
+                }
+                (None, _) => break rows,
+            }
+        };
         let rows = rows.map_err(Failure::for_write)?;
         let Some(header) = rows.iter().find(|row| row.get::<_, Option<&str>>(0).is_none()) else {
             return Err(crate::rows::damaged("a claim without a result"));

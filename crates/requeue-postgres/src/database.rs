@@ -47,13 +47,15 @@ pub(crate) enum Failure {
     Unknown(String),
     /// The server has rolled the transaction back, and it may succeed if it is repeated.
     Repeat(String),
+    /// Nothing was changed, because another transaction has held a lock for too long.
+    Locked(String),
 }
 
 impl Failure {
     /// The error for a call that changes something.
     pub(crate) fn for_write(self) -> StoreError {
         match self {
-            Failure::NotDone(reason) | Failure::Repeat(reason) => {
+            Failure::NotDone(reason) | Failure::Repeat(reason) | Failure::Locked(reason) => {
                 StoreError::Unavailable { reason }
             }
             Failure::Unknown(reason) => StoreError::Unknown { reason },
@@ -62,7 +64,10 @@ impl Failure {
 
     /// The error for a call that only reads, or that was not committed.
     pub(crate) fn for_read(self) -> StoreError {
-        let (Failure::NotDone(reason) | Failure::Repeat(reason) | Failure::Unknown(reason)) = self;
+        let (Failure::NotDone(reason)
+        | Failure::Repeat(reason)
+        | Failure::Locked(reason)
+        | Failure::Unknown(reason)) = self;
         StoreError::Unavailable { reason }
     }
 }
@@ -416,6 +421,9 @@ impl Session<'_> {
         }
         if *code == SqlState::NO_DATA_FOUND {
             self.database.missing_kinds.fetch_add(1, Ordering::Relaxed);
+        }
+        if *code == SqlState::LOCK_NOT_AVAILABLE {
+            return Failure::Locked(reason);
         }
         // 40: deadlocks and conflicts between transactions.
         if code.code().starts_with("40") {

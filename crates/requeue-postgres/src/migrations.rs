@@ -39,8 +39,10 @@ fn sql<const N: usize>(text: &str, types: [Type; N]) -> Sql {
 pub(crate) async fn migrate(database: &Database) -> Result<Migrated, PostgresConnectError> {
     let (address, schema) = (database.address.clone(), database.options.schema.clone());
     let failed = |failure: Failure| {
-        let (Failure::NotDone(reason) | Failure::Unknown(reason) | Failure::Repeat(reason)) =
-            failure;
+        let (Failure::NotDone(reason)
+        | Failure::Unknown(reason)
+        | Failure::Locked(reason)
+        | Failure::Repeat(reason)) = failure;
         let (address, reason) = (address.clone(), reason.replace(&format!("{address}: "), ""));
         let denied = ["denied", "password", "authentication", "must be owner", "no pg_hba"];
         if denied.iter().any(|text| reason.contains(text)) {

@@ -308,13 +308,13 @@ end $$;
 -- claims of the kind have to be one at a time.
 --
 -- First acks jobs, as `_ack` does: a worker that has finished jobs wants others, and this is one commit instead of two. Their
--- rows have an id and no place.
+-- rows have an id and no place. Fails if another transaction has locked one of them for longer than `lock_timeout`.
 create function requeue._claim(of_test bigint, of_kind int, most int, of_lease bigint, of_nonce bigint, of_worker text, max_bytes bigint,
   mark_at bigint, mark_place bigint, lease_mark bigint, rescans boolean, acked text[], acked_fences bigint[], acked_nonces bigint[])
 returns table (id text, due bigint, generation bigint, attempts int, created_at bigint, fence bigint, content_type text, body bytea, place bigint)
 language plpgsql
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set enable_sort = off
-set plan_cache_mode = force_generic_plan as $$
+set lock_timeout = '100ms' set plan_cache_mode = force_generic_plan as $$
 declare
   now bigint := requeue._now(of_test);
   k requeue.kind;

@@ -4,11 +4,12 @@
 
 use crate::support::application::Application;
 use crate::support::{
-    LONG, SERVER, claimed, connect, fresh, id, ids, is_whole, kind, kind_named, put, put_all,
-    put_of, settle, try_put,
+    LONG, SERVER, claim, claimed, connect, fresh, id, ids, is_whole, kind, kind_named, put,
+    put_all, put_of, settle, try_put,
 };
 use requeue_jobs::{
-    Change, ChangeKind, Jobs, PutOutcome, Query, Settings, Settled, Settlement, Store, StoreError,
+    Change, ChangeKind, ClaimedJob, Jobs, PutOutcome, Query, Settings, Settle, Settled, Settlement,
+    Store, StoreError,
 };
 use requeue_postgres::PostgresStore;
 use requeue_testkit::block_on;
@@ -130,5 +131,29 @@ fn a_put_of_the_same_job_waits_for_the_open_transaction() {
     try_put(&store, put("b")).expect("it does not wait");
     app.run("commit");
     assert_eq!(ids(&store), ["a", "b"]);
+    is_whole(&store);
+}
+
+/// Acks are sent together with the claim that follows them.
+#[test]
+fn a_claim_does_not_wait_for_an_ack_of_a_job_that_an_open_transaction_cancels() {
+    let (store, schema, app) = start();
+    put_all(&store, ["a", "b", "c", "d"].map(put).into());
+    let mut jobs = claimed(&store, 2, LONG).jobs;
+    let ack = |job: ClaimedJob| {
+        store.settle(vec![Settle { receipt: job.receipt, action: Settlement::Ack }])
+    };
+    let next = || store.claim(claim(1, LONG));
+    // The next ack expects to be followed by a claim, as this one is.
+    let (acking, claiming) = (ack(jobs.remove(1)), next());
+    assert_eq!(block_on(claiming).expect("it does not wait").jobs.len(), 1);
+    assert_eq!(block_on(acking), Ok(vec![Ok(Settled::Done)]));
+    app.run("begin");
+    app.run(&format!("select {schema}.cancel('mail', 'a')"));
+    let (acking, claiming) = (ack(jobs.remove(0)), next());
+    let claimed = block_on(claiming).expect("it does not wait");
+    assert_eq!((claimed.jobs.len(), claimed.errors), (1, Vec::new()));
+    app.run("commit");
+    assert_eq!(block_on(acking), Ok(vec![Ok(Settled::Cancelled)]));
     is_whole(&store);
 }
