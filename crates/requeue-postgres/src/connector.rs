@@ -60,6 +60,7 @@ impl Connector {
     }
 
     /// Connects to the first host that accepts.
+    #[cfg_attr(not(feature = "tls"), allow(clippy::clone_on_copy))]
     pub(crate) async fn open(&self) -> Result<Opened, Error> {
         let is_random = self.hosts[0].get_load_balance_hosts() == LoadBalanceHosts::Random;
         let first = if is_random { RandomState::new().hash_one(()) as usize } else { 0 };

@@ -28,7 +28,8 @@ pub struct Options {
     /// The largest number of connections of this process. Default 10. One more is used for
     /// [`listen`](Self::listen).
     pub max_connections: usize,
-    /// How long connecting may take, and how long a call waits for a connection. Default 5 s.
+    /// How long connecting to a host of the URL may take, before the next one is tried, and how long a call
+    /// waits for a connection. Default 5 s.
     pub connect_timeout: Duration,
     /// How long a response may take. Default 30 s. After that the connection is closed, and a call that
     /// changes something fails with an unknown outcome.

@@ -18,7 +18,7 @@ use std::thread;
 static BEHIND: LazyLock<(PostgresServer, PgBouncer)> = LazyLock::new(|| {
     let [_, newest] = PostgresVersion::all();
     let server = PostgresServer::with(&newest, &[]);
-    let settings = [("default_pool_size", "3"), ("max_client_conn", "1000")];
+    let settings = [("default_pool_size", "8"), ("max_client_conn", "1000")];
     let pooler = PgBouncer::with(&server, &settings);
     (server, pooler)
 });
