@@ -2,7 +2,7 @@
 
 use crate::rows::{self, Columns};
 use requeue_jobs::rules::{JobTable, List, Position, Record};
-use requeue_jobs::{JobId, Priorities, Priority, StoreError, Timestamp};
+use requeue_jobs::{Generation, JobId, Priorities, Priority, StoreError, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Locked jobs, and what became of them. Jobs that are not locked are not there for the rules.
@@ -28,6 +28,8 @@ pub(crate) struct Changes {
     pub(crate) columns: Columns,
     /// How much the numbers of pending, leased, dead and done jobs change.
     pub(crate) counts: [i64; 4],
+    /// The highest generation of a job, or of a successor, that is removed.
+    pub(crate) removed: Option<Generation>,
     /// The first place of a job that has become pending.
     pub(crate) first_pending: Option<Position>,
 }
@@ -90,6 +92,10 @@ impl JobsTable {
                 continue;
             }
             changes.counts[state(before)] -= 1;
+            let newest = before.newest_generation();
+            if after.is_none_or(|after| after.newest_generation() < newest) {
+                changes.removed = changes.removed.max(Some(newest));
+            }
             match after {
                 Some(after) => changes.columns.add(id, after, Some(before)),
                 None => changes.deleted.push(crate::text::escape(id.as_str()).into_owned()),

@@ -154,10 +154,13 @@ impl Shared {
         let raised = load.raise.unwrap_or_default();
         let generation = newer(state.counters.generation.max(raised.0), context.generation);
         let fence = newer(state.counters.fence.max(raised.1), context.fence);
-        let [pending, leased, dead, done] = changes.counts;
+        let generation =
+            generation.max(changes.removed.map_or(0, |removed| stored_number(removed.0)));
+        let (is_removed, [pending, leased, dead, done]) =
+            (changes.removed.is_some(), changes.counts);
         if changes.counts != [0; 4] || generation > 0 || fence > 0 {
-            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
-                [&kind.number, &pending, &leased, &dead, &done, &generation, &fence];
+            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+                [&kind.number, &pending, &leased, &dead, &done, &generation, &fence, &is_removed];
             session.query(&sql.add_delta, &params).await?;
         }
         if state.rate_use != context.rate_use {

@@ -73,8 +73,9 @@ statements! {
         TEXT_ARRAY, BYTEA_ARRAY, BYTEA_ARRAY, BYTEA_ARRAY
     ) = "select requeue._write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, \
          $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)";
-    add_delta(INT4, INT8, INT8, INT8, INT8, INT8, INT8) =
-        "insert into requeue.delta (kind_id, pending, leased, dead, done, generation, fence) values ($1, $2, $3, $4, $5, $6, $7)";
+    add_delta(INT4, INT8, INT8, INT8, INT8, INT8, INT8, BOOL) =
+        "insert into requeue.delta (kind_id, pending, leased, dead, done, generation, fence, removed) \
+         values ($1, $2, $3, $4, $5, $6, $7, $8)";
     add_rate_use(INT4, INT8, INT8) = "insert into requeue.rate_use (kind_id, parts, at) values ($1, $2, $3)";
     move_schedule(INT4, TEXT, INT8) = "update requeue.schedule set next = $3 where kind_id = $1 and id = $2";
     raise_offsets(INT4, INT8, INT8) =

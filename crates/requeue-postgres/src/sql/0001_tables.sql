@@ -120,9 +120,11 @@ create table requeue.delta (
   leased bigint not null default 0,
   dead bigint not null default 0,
   done bigint not null default 0,
-  -- The highest that were assigned.
+  -- The highest that were assigned, or that removed jobs had.
   generation bigint not null default 0,
-  fence bigint not null default 0
+  fence bigint not null default 0,
+  -- Whether a job, or a successor, was removed.
+  removed boolean not null default false
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 create index delta_kind on requeue.delta (kind_id, xid);
 

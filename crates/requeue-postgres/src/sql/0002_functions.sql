@@ -74,6 +74,16 @@ begin
   return found_id;
 end $$;
 
+-- Whether a transaction that `before` does not show has removed a job with a later generation than this.
+create function requeue._removed_since(of_kind int, than bigint, before pg_snapshot) returns boolean language sql
+set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+  select exists (select from requeue.delta d where d.kind_id = of_kind and d.xid >= pg_snapshot_xmax(before) and d.removed and d.generation > than)
+    or exists (select from pg_snapshot_xip(before) r (xid) cross join lateral (
+      select from requeue.delta d where d.kind_id = of_kind and d.xid = r.xid and d.removed and d.generation > than) d)
+    -- They may have been added up since.
+    or coalesce((select t.upto from requeue.total t where t.kind_id = of_kind order by t.number desc limit 1) > pg_snapshot_xmax(before), false)
+$$;
+
 -- Puts jobs of one kind. The ids are distinct. Arrays that are null have only default values.
 --
 -- Outcome: 0 created, 1 updated, 2 kept, 3 coalesced, 4 revived; not done: 5 exists, 6 has another generation (that of
@@ -94,6 +104,7 @@ declare
   p record;
   made bigint := 0; revived bigint := 0; replaced bigint := 0; highest bigint := 0;
   numbers bigint[];
+  began pg_snapshot;
   newest bigint; fresh bigint; base bigint; new_due bigint; new_number bigint; rank smallint;
 begin
   if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
@@ -104,10 +115,10 @@ begin
   end if;
 
   -- In the order of the entries. A put that then waits for another transaction may take a later number, below.
+  began := pg_current_snapshot();
   numbers := array(select nextval('requeue.number') from generate_series(1, cardinality(ids)));
 
   -- Most puts create jobs. Rows are locked in the order of ids, here and below, so that no two calls wait for each other.
-  return query
   insert into requeue.job (kind_id, list, priority, at, place, due, generation, created_at, updated_at, id, content_type, body)
   select of_kind, s.priority, s.priority, s.due, s.number, s.due, k.generation_offset + s.number, now, now, s.id, s.type, s.body
   from (
@@ -119,10 +130,23 @@ begin
     where v.condition is distinct from 3 and coalesce(v.delay, 0) <= longest and coalesce(v.due, 0) - now <= longest
     order by v.id
   ) s
-  on conflict (kind_id, id) do nothing
-  returning job.id, 0::smallint, job.generation;
+  on conflict (kind_id, id) do nothing;
   get diagnostics made = row_count;
-  highest := case when made = cardinality(ids) then k.generation_offset + numbers[made] else 0 end;
+
+  -- While this waited, a job may have been put with a later number, and removed. Then the new jobs get even later ones: no other
+  -- put of them can come in between now. Their places stay as they are.
+  if made > 0 and requeue._removed_since(of_kind, k.generation_offset + numbers[1], began) then
+    for n in 1..cardinality(ids) loop
+      new_number := nextval('requeue.number');
+      update requeue.job t set generation = k.generation_offset + new_number
+      where t.kind_id = of_kind and t.id = ids[n] and t.generation = k.generation_offset + numbers[n];
+      if found then numbers[n] := new_number; end if;
+    end loop;
+  end if;
+  if made = cardinality(ids) then
+    highest := k.generation_offset + numbers[made];
+    return query select u.id, 0::smallint, k.generation_offset + u.number from unnest(ids, numbers) u (id, number);
+  end if;
 
   if made < cardinality(ids) then
     <<each>>
@@ -143,6 +167,7 @@ begin
         -- It was created above.
         if j.generation = k.generation_offset + p.number then
           highest := greatest(highest, j.generation);
+          return query select p.id::text, 0::smallint, j.generation;
           continue each;
         end if;
         exit when found;
@@ -191,7 +216,9 @@ begin
 
       -- Generations of a job rise: another transaction may have put it since the numbers were taken.
       new_number := p.number;
-      if k.generation_offset + new_number <= newest then new_number := nextval('requeue.number'); end if;
+      if k.generation_offset + new_number <= newest or requeue._removed_since(of_kind, k.generation_offset + new_number, began) then
+        new_number := nextval('requeue.number');
+      end if;
       fresh := k.generation_offset + new_number;
       highest := greatest(highest, fresh);
       base := case when j.first_put_at is null then j.created_at when j.first_put_at = 0 then now else j.first_put_at end;
@@ -277,8 +304,6 @@ $$;
 create function requeue._ack(of_kind int, ids text[], fences bigint[], nonces bigint[]) returns setof text language plpgsql
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan as $$
-declare
-  gone bigint;
 begin
   if (select k.keeps_done from requeue.kind k where k.kind_id = of_kind) then return; end if;
   -- `offset 0` keeps the order of the join: each job is looked up by its key. On an empty table the planner would otherwise
@@ -286,15 +311,16 @@ begin
   return query
   with c as materialized (
     select l.ctid, r.fence, r.nonce from unnest(ids, fences, nonces) r (id, fence, nonce)
-    cross join lateral (select j.ctid from requeue.job j where j.kind_id = of_kind and j.id = r.id offset 0) l)
-  delete from requeue.job j using c
-  where j.ctid = c.ctid and j.fence = c.fence and j.nonce = c.nonce and j.list between 10 and 19
-    and j.next_generation is null and j.cancelled is null
-  returning j.id;
-  get diagnostics gone = row_count;
-  if gone > 0 then
-    insert into requeue.delta (kind_id, leased) values (of_kind, -gone);
-  end if;
+    cross join lateral (select j.ctid from requeue.job j where j.kind_id = of_kind and j.id = r.id offset 0) l),
+  gone as (
+    delete from requeue.job j using c
+    where j.ctid = c.ctid and j.fence = c.fence and j.nonce = c.nonce and j.list between 10 and 19
+      and j.next_generation is null and j.cancelled is null
+    returning j.id, j.generation),
+  counted as (
+    insert into requeue.delta (kind_id, leased, generation, removed)
+    select of_kind, -count(*), max(g.generation), true from gone g having count(*) > 0)
+  select g.id from gone g;
 end $$;
 
 -- Leases ready jobs of one kind, if nothing is special about it: no priorities, no limits, no expired leases.
@@ -583,7 +609,7 @@ declare
   now bigint := requeue._now(of_test);
   k requeue.kind;
   t record;
-  gone bigint;
+  gone bigint; high bigint;
   l record;
   has_expired boolean;
 begin
@@ -598,12 +624,12 @@ begin
           select j.ctid, j.at, row_number() over (order by j.at, j.place) as n from (
             select j.ctid, j.at, j.place from requeue.job j where j.kind_list = of_kind::bigint * 32 + l.column1
             order by j.at, j.place limit most for update skip locked) j) s
-        where s.n <= l.column2 - l.column3 or s.at < now - l.column4)
-      delete from requeue.job j using c where j.ctid = c.ctid;
-      get diagnostics gone = row_count;
+        where s.n <= l.column2 - l.column3 or s.at < now - l.column4),
+      dropped_jobs as (delete from requeue.job j using c where j.ctid = c.ctid returning j.generation)
+      select count(*), max(d.generation) into gone, high from dropped_jobs d;
       if gone > 0 then
-        insert into requeue.delta (kind_id, dead, done)
-        values (of_kind, case when l.column1 = 20 then -gone else 0 end, case when l.column1 = 21 then -gone else 0 end);
+        insert into requeue.delta (kind_id, dead, done, generation, removed)
+        values (of_kind, case when l.column1 = 20 then -gone else 0 end, case when l.column1 = 21 then -gone else 0 end, high, true);
         dropped := dropped + gone;
       end if;
     end if;

@@ -93,20 +93,25 @@ set search_path = pg_catalog, pg_temp as $$
 declare
   number int;
   l smallint;
+  g bigint;
+  successor bigint;
 begin
   select k.kind_id into number from requeue.kind k where k.name = kind;
-  select j.list into l from requeue.job j
+  select j.list, j.generation, j.next_generation into l, g, successor from requeue.job j
   where j.kind_id = number and j.id = replace(cancel.id, chr(1), chr(1) || chr(2)) for update;
   if not found then return 'absent'; end if;
   if l between 10 and 19 then
     update requeue.job j set cancelled = true, updated_at = requeue._now(null), next_generation = null, next_due = null, next_put_at = null,
       next_priority = null, next_content_type = null, next_body = null
     where j.kind_id = number and j.id = replace(cancel.id, chr(1), chr(1) || chr(2));
+    if successor is not null then
+      insert into requeue.delta (kind_id, generation, removed) values (number, successor, true);
+    end if;
     return 'ending';
   end if;
   delete from requeue.job j where j.kind_id = number and j.id = replace(cancel.id, chr(1), chr(1) || chr(2));
-  insert into requeue.delta (kind_id, pending, dead, done)
-  values (number, case when l < 10 then -1 else 0 end, case when l = 20 then -1 else 0 end, case when l = 21 then -1 else 0 end);
+  insert into requeue.delta (kind_id, generation, removed, pending, dead, done)
+  values (number, g, true, case when l < 10 then -1 else 0 end, case when l = 20 then -1 else 0 end, case when l = 21 then -1 else 0 end);
   return 'removed';
 end $$;
 

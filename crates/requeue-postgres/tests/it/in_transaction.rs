@@ -2,10 +2,13 @@
 
 use crate::support::application::Application;
 use crate::support::{
-    LONG, SERVER, claimed, clients, connect, fresh, id, ids, is_whole, kind, put, put_all, settle,
-    try_put,
+    LONG, SERVER, claimed, clients, connect, fresh, id, ids, is_whole, kind, put, put_after,
+    put_all, settle, try_put,
 };
-use requeue_jobs::{JobState, Jobs, PutError, PutOutcome, Settled, Settlement, Store, StoreError};
+use requeue_jobs::{
+    Change, ChangeKind, JobState, Jobs, Placed, PutError, PutOutcome, Settled, Settlement, Store,
+    StoreError,
+};
 use requeue_postgres::PostgresStore;
 use requeue_testkit::block_on;
 use requeue_testkit::servers::until;
@@ -102,6 +105,82 @@ fn two_transactions_that_put_one_job_wait_for_each_other() {
         assert_eq!(view.expect("it exists").body.bytes(), b"two");
         is_whole(&store);
     }
+}
+
+/// Puts a batch that takes its numbers, and then waits for a transaction. Meanwhile makes other calls.
+fn put_late<T>(
+    store: &PostgresStore,
+    schema: &str,
+    meanwhile: impl FnOnce() -> T,
+) -> (Vec<Placed>, T) {
+    let jobs = Jobs::new(Arc::new(store.clone()));
+    let app = Application::connect(&SERVER.url());
+    app.run("begin");
+    app.put(store, jobs.put("mail", "a", "")).expect("the put succeeds");
+    let (results, other) = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| block_on(store.put(vec![put("d"), put("c"), put("a")])));
+        let waits = format!(
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' \
+             and query like '%\"{schema}\"._put%' and pid <> pg_backend_pid()"
+        );
+        until("the batch waits", || SERVER.query(&waits) == "1");
+        let other = meanwhile();
+        app.run("commit");
+        (waiting.join().expect("no panic").expect("the server is up"), other)
+    });
+    (results.into_iter().map(|result| result.expect("it is put")).collect(), other)
+}
+
+fn cancel(store: &PostgresStore, name: &str) {
+    let cancel = Change { kind: kind(), id: id(name), action: ChangeKind::Cancel };
+    block_on(store.change(vec![cancel])).expect("the server is up").remove(0).expect("it exists");
+}
+
+#[test]
+fn a_batch_that_has_waited_creates_a_job_with_a_later_generation_than_a_removed_one() {
+    for is_acked in [true, false] {
+        let options = fresh();
+        let (schema, store) = (options.schema.clone(), connect(&SERVER.url(), options));
+        put_all(&store, vec![put_after("first", LONG)]);
+        let (placed, removed) = put_late(&store, &schema, || {
+            let removed = try_put(&store, put("c")).expect("the server is up");
+            if is_acked {
+                let job = claimed(&store, 1, LONG).jobs.remove(0);
+                settle(&store, &job, Settlement::Ack).expect("the lease is held");
+            } else {
+                cancel(&store, "c");
+            }
+            removed
+        });
+        let outcomes: Vec<_> = placed.iter().map(|placed| placed.outcome).collect();
+        assert_eq!(outcomes, [PutOutcome::Created, PutOutcome::Created, PutOutcome::Updated]);
+        assert!(placed[1].generation > removed.generation, "{placed:?} after {removed:?}");
+        assert!(placed[0].generation < placed[1].generation, "{placed:?}");
+        let stored = block_on(store.get(kind(), id("c"))).expect("the server is up");
+        assert_eq!(stored.expect("it exists").generation, placed[1].generation);
+        // In the order of the entries.
+        let order = claimed(&store, 3, LONG).jobs;
+        let order: Vec<_> = order.iter().map(|job| job.id().as_str()).collect();
+        assert_eq!(order[order.len() - 2..], ["d", "c"]);
+        is_whole(&store);
+    }
+}
+
+#[test]
+fn a_batch_that_has_waited_puts_a_successor_with_a_later_generation_than_a_removed_one() {
+    let options = fresh();
+    let (schema, store) = (options.schema.clone(), connect(&SERVER.url(), options));
+    put_all(&store, vec![put("c")]);
+    let job = claimed(&store, 1, LONG).jobs.remove(0);
+    let (placed, removed) = put_late(&store, &schema, || {
+        let removed = try_put(&store, put("c")).expect("the server is up");
+        cancel(&store, "c");
+        removed
+    });
+    assert_eq!(placed[1].outcome, PutOutcome::Coalesced);
+    assert!(placed[1].generation > removed.generation, "{placed:?} after {removed:?}");
+    assert_eq!(settle(&store, &job, Settlement::Ack), Ok(Settled::Cancelled));
+    is_whole(&store);
 }
 
 /// Claims of the store pass the place of the job before it is committed, and waits precede all of them.
