@@ -2,7 +2,7 @@
 
 use crate::database::Failure;
 use crate::marks::Purpose;
-use crate::rows::{body, id, number, time};
+use crate::rows::{body, id, number, stored_duration, time};
 use crate::rules_call::Load;
 use crate::store::{KindRef, Shared, lock};
 use crate::text::escape;
@@ -62,7 +62,7 @@ impl Shared {
         let test = self.test_time();
         let used: usize = claimed.jobs.iter().map(|job| job.body.len()).sum();
         let bytes = MAX_RESULT_BYTES.saturating_sub(used) as i64;
-        let lease = claim.lease.map(number_of_millis);
+        let lease = claim.lease.map(stored_duration);
         let worker = escape(claim.worker.as_str());
         let (most, nonce) = (i32::try_from(asked).unwrap_or(i32::MAX), claim.nonce.cast_signed());
         let mark = look.mark;
@@ -185,10 +185,6 @@ impl Shared {
         claimed.expired.extend(of_kind.expired);
         result
     }
-}
-
-fn number_of_millis(duration: Duration) -> i64 {
-    crate::rows::stored_time(Timestamp::default().saturating_add(duration))
 }
 
 /// Whether a row of the statement `claim` is a claimed job.

@@ -48,6 +48,7 @@ mod store;
 mod text;
 #[cfg(feature = "tls")]
 mod tls;
+mod url;
 mod watch;
 
 pub use error::PostgresConnectError;

@@ -1,7 +1,9 @@
 //! Puts: one statement for all jobs of a kind in a batch.
 
 use crate::database::Failure;
-use crate::rows::{damaged, number, stored_number, stored_time, stored_type, time};
+use crate::rows::{
+    damaged, number, stored_duration, stored_number, stored_time, stored_type, time,
+};
 use crate::rules_call::Load;
 use crate::store::{KindRef, Shared};
 use crate::text::escape;
@@ -43,16 +45,11 @@ fn unless<T>(all_default: bool, column: impl Iterator<Item = T>) -> Option<Vec<T
     (!all_default).then(|| column.collect())
 }
 
-/// Milliseconds, rounded up as due times are.
-fn millis(duration: Duration) -> i64 {
-    stored_time(Timestamp::default().saturating_add(duration))
-}
-
 impl<'a> PutColumns<'a> {
     pub(crate) fn new(puts: &[&'a Put]) -> Self {
         let types: Vec<_> = puts.iter().map(|put| stored_type(&put.body)).collect();
         let delay = |put: &&Put| match put.due {
-            Due::After(delay) => Some(millis(delay)),
+            Due::After(delay) => Some(stored_duration(delay)),
             Due::Now | Due::At(_) => None,
         };
         let due = |put: &&Put| match put.due {
@@ -67,7 +64,7 @@ impl<'a> PutColumns<'a> {
         };
         let wait = |put: &&Put| match put.mode {
             // Longer than any delay is as good as for ever, and does not overflow.
-            Mode::Debounce { max_wait } => Some(millis(max_wait.min(MAX_DELAY * 2))),
+            Mode::Debounce { max_wait } => Some(stored_duration(max_wait.min(MAX_DELAY * 2))),
             _ => None,
         };
         let condition = |put: &&Put| match put.condition {

@@ -8,6 +8,7 @@ use requeue_jobs::{
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_postgres::Row;
 
 /// The lists of the table.
@@ -34,6 +35,11 @@ pub(crate) fn damaged(what: &str) -> StoreError {
 
 pub(crate) fn stored_time(time: Timestamp) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Milliseconds, rounded up as due times are.
+pub(crate) fn stored_duration(duration: Duration) -> i64 {
+    stored_time(Timestamp::default().saturating_add(duration))
 }
 
 pub(crate) fn time(millis: i64) -> Timestamp {

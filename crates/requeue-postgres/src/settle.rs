@@ -2,14 +2,14 @@
 
 use crate::acks::AckBatch;
 use crate::database::Failure;
-use crate::rows::{stored_number, time};
+use crate::rows::{stored_duration, stored_number, time};
 use crate::rules_call::Load;
 use crate::store::{KindRef, Shared};
 use crate::text::escape;
 use requeue_jobs::rules::{check_result, check_settlements};
 use requeue_jobs::{
-    BatchResults, Due, Invalid, Kind, Settle, SettleError, Settled, Settlement, StoreError,
-    Timestamp, check_lease,
+    BatchResults, Due, Invalid, Kind, Receipt, Settle, SettleError, Settled, Settlement,
+    StoreError, Timestamp, check_lease,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -29,7 +29,6 @@ impl Shared {
                 Err(invalid) => results[n] = Some(Err(invalid.into())),
             }
         }
-        let mut failed = 0;
         let kinds = by_kind.len();
         for (kind, entries) in by_kind {
             let settled = match self.kind(kind).await {
@@ -46,7 +45,6 @@ impl Shared {
                 Err(error) => Err(error),
             };
             if let Err(error) = settled {
-                failed += 1;
                 if kinds == 1 && entries.iter().all(|n| results[*n].is_none()) {
                     return Err(error);
                 }
@@ -55,7 +53,6 @@ impl Shared {
                 }
             }
         }
-        debug_assert!(failed <= kinds);
         Ok(results.into_iter().map(|result| result.expect("each entry was settled")).collect())
     }
 
@@ -116,13 +113,9 @@ impl Shared {
             return Ok(());
         }
         acks.sort_unstable();
-        let receipts = || acks.iter().map(|(_, n)| &settlements[*n].receipt);
-        let batch = AckBatch {
-            kind: kind.number,
-            ids: acks.iter().map(|(id, _)| id.clone().into_owned()).collect(),
-            fences: receipts().map(|receipt| stored_number(receipt.fence().0)).collect(),
-            nonces: receipts().map(|receipt| receipt.nonce().cast_signed()).collect(),
-        };
+        let ids = acks.iter().map(|(id, _)| id.clone().into_owned()).collect();
+        let (fences, nonces) = leases(acks.iter().map(|(_, n)| &settlements[*n].receipt));
+        let batch = AckBatch { kind: kind.number, ids, fences, nonces };
         let gone = self.acks.execute(self, batch).await.map_err(Failure::for_write)?;
         for (id, n) in &acks {
             if gone.contains(&**id) {
@@ -151,12 +144,9 @@ impl Shared {
         }
         extended.sort_unstable();
         let ids: Vec<&str> = extended.iter().map(|(id, ..)| &**id).collect();
-        let receipts = || extended.iter().map(|(_, n, _)| &settlements[*n].receipt);
-        let fences: Vec<i64> = receipts().map(|receipt| stored_number(receipt.fence().0)).collect();
-        let nonces: Vec<i64> = receipts().map(|receipt| receipt.nonce().cast_signed()).collect();
-        let millis = |length| crate::rows::stored_time(Timestamp::default().saturating_add(length));
+        let (fences, nonces) = leases(extended.iter().map(|(_, n, _)| &settlements[*n].receipt));
         let lengths: Vec<Option<i64>> =
-            extended.iter().map(|(_, _, length)| length.map(millis)).collect();
+            extended.iter().map(|(_, _, length)| length.map(stored_duration)).collect();
         let test = self.test_time();
         let rows = self
             .database
@@ -174,6 +164,13 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// The fences and nonces of receipts, as they are stored.
+fn leases<'a>(receipts: impl Iterator<Item = &'a Receipt>) -> (Vec<i64>, Vec<i64>) {
+    receipts
+        .map(|receipt| (stored_number(receipt.fence().0), receipt.nonce().cast_signed()))
+        .unzip()
 }
 
 /// Fails if a delay or lease is out of range, or a result is too long.

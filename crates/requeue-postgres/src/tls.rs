@@ -1,7 +1,7 @@
 //! TLS for connections, with the meaning that `sslmode` has for libpq.
 
-use crate::database::TlsFiles;
 use crate::error::PostgresConnectError;
+use crate::url::TlsFiles;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};

@@ -165,7 +165,7 @@ impl Watch {
         times.min()
     }
 
-    fn take_error(&self) -> Option<StoreError> {
+    fn error(&self) -> Option<StoreError> {
         lock(&self.state).error.clone()
     }
 }
@@ -238,7 +238,7 @@ impl PostgresStore {
         wait(&watch.clock, &watch.changes, limit, || {
             // An error of an earlier request is not one of this wait.
             let asked = lock(&watch.state).asked;
-            match watch.take_error() {
+            match watch.error() {
                 Some(error) if asked > began => Err(error),
                 _ => Ok(watch.next(&kinds)),
             }
