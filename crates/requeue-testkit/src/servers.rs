@@ -1,18 +1,24 @@
-//! Real Redis and Postgres servers for tests: each on private ports of 127.0.0.1, in a temporary
-//! folder. With `TMPDIR=/dev/shm`, Postgres servers start faster.
+//! Real Redis and Postgres servers and message brokers for tests: each on private ports of 127.0.0.1,
+//! in a temporary folder. With `TMPDIR=/dev/shm`, Postgres servers start faster.
 //!
 //! No server outlives its test or the process of the test, even if that is killed: a shell between
 //! the two kills the server when its standard input is closed.
 
 mod certificates;
 mod cluster;
+mod kafka;
+mod nats;
 mod postgres;
 mod process;
+mod rabbitmq;
 mod sentinels;
 mod unprivileged;
 
 pub use cluster::RedisCluster;
+pub use kafka::KafkaServer;
+pub use nats::NatsServer;
 pub use postgres::{PgBouncer, PostgresServer, PostgresTls, PostgresVersion, Replication};
+pub use rabbitmq::RabbitServer;
 pub use sentinels::Sentinels;
 
 use crate::random::Random;
@@ -29,6 +35,9 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take to respond. Only a broken server takes this long.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long Kafka and RabbitMQ may take to start. On a busy machine they take half a minute.
+const SLOW_START: Duration = Duration::from_secs(120);
 
 /// The time between two checks of a server that starts.
 const LOOK: Duration = Duration::from_millis(5);
@@ -225,6 +234,27 @@ pub fn free_port() -> u16 {
             return port;
         }
     }
+}
+
+/// Returns whether tests can start a broker whose path is in this variable. If the variable is empty,
+/// the broker cannot be installed on this machine. If it is not set, nobody has tried to install it:
+/// in CI, tests then fail instead of leaving the broker out.
+fn is_available(variable: &str) -> bool {
+    match std::env::var_os(variable) {
+        Some(path) => !path.is_empty(),
+        None => std::env::var_os("CI").is_some_and(|value| !value.is_empty()),
+    }
+}
+
+/// Returns the path of a broker in this variable.
+///
+/// # Panics
+///
+/// If it is not installed.
+fn installed(variable: &str) -> PathBuf {
+    let path = std::env::var_os(variable).filter(|path| !path.is_empty());
+    let install = r#"`eval "$(scripts/brokers)"` installs the brokers and sets it"#;
+    path.unwrap_or_else(|| panic!("{variable} is not set: {install}")).into()
 }
 
 /// Returns the libraries that make a process read its time from a file. The C library comes before

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A shell between the test and the server. It prints the process id of the server and waits for the
 /// end of its input. Then it kills the server with its child processes, and waits for their end.
@@ -68,8 +68,19 @@ impl Process {
         environment: &[(String, String)],
         is_ready: impl Fn(&Process) -> bool,
     ) -> Option<Self> {
+        Self::start_within(PATIENCE, dir, command, environment, is_ready)
+    }
+
+    /// Starts a server like [`start`](Self::start) that may take this long until it is ready.
+    pub(super) fn start_within(
+        limit: Duration,
+        dir: &Path,
+        command: &[OsString],
+        environment: &[(String, String)],
+        is_ready: impl Fn(&Process) -> bool,
+    ) -> Option<Self> {
         let process = Self::spawn(dir, command, environment);
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + limit;
         while Instant::now() < end {
             if is_ready(&process) {
                 return Some(process);
@@ -82,7 +93,9 @@ impl Process {
         let log = process.log();
         let missing = log.contains("not found") || log.contains("No such file or directory");
         let hint = if missing { " (scripts/test installs it)" } else { "" };
-        assert!(log.contains("in use"), "{command:?} does not start{hint}: {log}");
+        // Erlang reports the name of the error.
+        let in_use = log.contains("in use") || log.contains("eaddrinuse");
+        assert!(in_use, "{command:?} does not start{hint}: {log}");
         None
     }
 

@@ -1,5 +1,7 @@
 //! The servers for tests of other crates.
 
+mod brokers;
+
 use requeue_testkit::servers::{
     PgBouncer, PostgresServer, PostgresTls, PostgresVersion, RedisCluster, RedisServer,
     Replication, Sentinels, until,
