@@ -3,8 +3,8 @@
 use crate::error::EXIT_CODES;
 use crate::store_args::StoreArgs;
 use crate::{
-    bench, change, claim, demo, disk, events, generate, inspect, kind, postgres, put, schedule,
-    serve, settle, stats, top, transfer, work, workers,
+    bench, bridge, change, claim, demo, disk, events, generate, inspect, kind, postgres, put,
+    schedule, serve, settle, stats, top, transfer, work, workers,
 };
 use clap::{Parser, Subcommand};
 use std::sync::LazyLock;
@@ -112,6 +112,8 @@ pub(crate) enum CliCommand {
     Schedule(schedule::Args),
     /// Run a shell command for each due job
     Work(work::Args),
+    /// Put the messages of RabbitMQ as jobs
+    Bridge(bridge::Args),
     /// Write all jobs, schedules and settings to a file
     Export(transfer::ExportArgs),
     /// Add the jobs, schedules and settings of an export

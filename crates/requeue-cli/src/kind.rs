@@ -11,7 +11,7 @@ use requeue_http::wire::{
     BackoffPatch, KeepDoneJson, ParseContext, RateJson, RetentionPatch, SettingsJson, SettingsPatch,
 };
 use requeue_jobs::{Kind, Rate, Retention, Settings};
-use requeue_push::WebhookConfig;
+use requeue_push::PushConfig;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -212,7 +212,11 @@ pub(crate) async fn pause(
 
 /// Changes the settings in the patch and returns all settings. A server applies the patch itself,
 /// so that concurrent changes by others are not overwritten.
-async fn change(store_args: &StoreArgs, kind: &Kind, patch: SettingsPatch) -> Result<Settings> {
+pub(crate) async fn change(
+    store_args: &StoreArgs,
+    kind: &Kind,
+    patch: SettingsPatch,
+) -> Result<Settings> {
     let refused = |problem: Problem| CliError::usage(problem.detail);
     let reading = ParseContext { now: times::now() };
     if let StoreLocation::Server(url) = store_args.location()? {
@@ -226,7 +230,7 @@ async fn change(store_args: &StoreArgs, kind: &Kind, patch: SettingsPatch) -> Re
     let mut settings = patch.apply(settings, &reading).map_err(refused)?;
     if let Some(change) = &patch.push {
         let before = settings.push.take();
-        let changed = change.as_ref().map(|change| WebhookConfig::changed(before.as_ref(), change));
+        let changed = change.as_ref().map(|change| PushConfig::changed(before.as_ref(), change));
         let changed = changed.transpose();
         settings.push = changed.map_err(|error| CliError::from_error(Exit::Usage, &error))?;
     }
@@ -259,7 +263,7 @@ fn show_retention(Retention { age, count }: Retention) -> String {
 fn shown(settings: &Settings) -> SettingsJson {
     let json = SettingsJson::from(settings);
     let of_server = json.push.filter(|push| push.headers.is_some());
-    let masked = || settings.push.as_ref().and_then(WebhookConfig::masked);
+    let masked = || settings.push.as_ref().and_then(PushConfig::masked);
     SettingsJson { push: of_server.or_else(masked), ..json }
 }
 

@@ -49,10 +49,11 @@ enum Format {
     Json,
 }
 
-/// Parts of the driver of Postgres that log less, whatever the filter is. At the level debug, it would
-/// log the parameters of statements, and thereby the bodies of jobs. Its warnings about lost connections
-/// say less than the problem that the store reports.
-const DRIVERS: [(&str, LevelFilter); 3] = [
+/// Parts of the drivers of Postgres and RabbitMQ that log less, whatever the filter is. At the level debug,
+/// they would log the bodies of jobs. Their warnings about lost connections say less than the problem that
+/// is reported.
+const DRIVERS: [(&str, LevelFilter); 4] = [
+    ("lapin", LevelFilter::ERROR),
     ("tokio_postgres", LevelFilter::WARN),
     ("tokio_postgres::query", LevelFilter::WARN),
     ("deadpool", LevelFilter::ERROR),

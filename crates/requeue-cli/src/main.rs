@@ -12,6 +12,7 @@ mod allocator;
 mod args;
 mod bench;
 mod bound_socket;
+mod bridge;
 mod change;
 mod claim;
 mod demo;
@@ -125,6 +126,7 @@ fn run(Cli { command, store_args, json }: Cli) -> Result<()> {
             CliCommand::Kind(args) => kind::kind(args, &store_args, out).await,
             CliCommand::Schedule(args) => schedule::schedule(args, &store_args, out).await,
             CliCommand::Work(args) => work::work(args, &store_args, out).await,
+            CliCommand::Bridge(args) => bridge::bridge(args, &store_args, out).await,
             CliCommand::Export(args) => transfer::export(args, &store_args, out).await,
             CliCommand::Import(args) => transfer::import(args, &store_args, out).await,
             CliCommand::Backup(args) => disk::backup(args, &store_args, out).await,

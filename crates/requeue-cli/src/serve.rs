@@ -84,10 +84,13 @@ pub(crate) struct Args {
     /// How many kinds have metrics of their own; all others are summed [default: 200]
     #[arg(long, value_name = "N")]
     metrics_kinds: Option<usize>,
-    /// Allow jobs to be sent to this internal target: HOST, HOST:PORT, IP address or range such as
-    /// 10.0.0.0/8; can be repeated [default: only the public internet]
+    /// Allow jobs to be sent to this internal target or message broker: HOST, HOST:PORT, IP address or
+    /// range such as 10.0.0.0/8; can be repeated [default: only webhooks on the public internet]
     #[arg(long, value_name = "TARGET")]
     push_allow: Vec<String>,
+    /// PEM file of certificates to trust in addition to the system's CAs, for targets of jobs
+    #[arg(long, value_name = "FILE")]
+    push_ca_file: Option<PathBuf>,
     /// Maximum number of jobs that are being sent to URLs [default: 10000]
     #[arg(long, value_name = "N", value_parser = positive)]
     push_in_flight: Option<usize>,
@@ -109,6 +112,7 @@ fn push_options(args: &Args) -> Result<PushOptions> {
         let added = options.allowed.add(entry);
         added.map_err(|error| CliError::usage(format!("--push-allow: {error}")))?;
     }
+    options.ca_file.clone_from(&args.push_ca_file);
     options.max_in_flight = args.push_in_flight.unwrap_or(options.max_in_flight);
     if let Some(mebibytes) = args.push_memory {
         options.max_bytes = usize::try_from(u64::from(mebibytes) << 20).unwrap_or(usize::MAX);

@@ -89,6 +89,24 @@ impl AllowedTargets {
     }
 }
 
+impl AllowedTargets {
+    /// Whether an entry names this host and port of a message broker.
+    ///
+    /// A broker has to be listed even if its address is public: its client looks up names by itself and
+    /// follows the addresses that the broker announces, so they cannot be checked one by one.
+    pub fn lists(&self, host: &str, port: u16) -> bool {
+        let address = literal(host);
+        self.entries.iter().any(|entry| {
+            entry.port.is_none_or(|permitted| permitted == port)
+                && match (&entry.what, address) {
+                    (Permitted::Name(name), _) => host.strip_suffix('.').unwrap_or(host) == name,
+                    (Permitted::Range(base, len), Some(address)) => contains(*base, *len, address),
+                    (Permitted::Range(..), None) => false,
+                }
+        })
+    }
+}
+
 fn parse(entry: &str) -> Result<Entry, &'static str> {
     const PORT: &str = "the port is a number from 1 to 65535";
     let port = |text: &str| match text.parse::<u16>() {
@@ -247,6 +265,23 @@ mod tests {
         assert!(!permits("fd00::/8", "any.example", 80, "fe80::1"));
         assert!(permits("::/0", "any.example", 80, "::1"));
         assert!(!permits("::/0", "any.example", 80, "127.0.0.1"));
+    }
+
+    #[test]
+    fn a_broker_has_to_be_listed() {
+        let allowed: AllowedTargets = "rabbit:5672, nats, 10.0.0.0/8, 127.0.0.1:1".parse().unwrap();
+        for (host, port, listed) in [
+            ("rabbit", 5672, true),
+            ("rabbit", 5671, false),
+            ("nats", 1, true),
+            ("10.1.2.3", 1, true),
+            ("127.0.0.1", 1, true),
+            ("127.0.0.1", 2, false),
+            ("8.8.8.8", 5672, false),
+            ("example.com", 5672, false),
+        ] {
+            assert_eq!(allowed.lists(host, port), listed, "{host}:{port}");
+        }
     }
 
     #[test]

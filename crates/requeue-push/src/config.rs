@@ -1,19 +1,22 @@
 //! The push setting of a kind: where its jobs are sent, and how.
 //!
 //! A store keeps two texts per kind. The *config text* may be shown and exported. The *private text*
-//! contains the signing secrets and the values of the headers, which usually are credentials.
-//! [`WebhookConfig::split`] and [`WebhookConfig::join`] convert between them and the setting, and
-//! [`WebhookConfig::view`] is what the API returns.
+//! contains the password of a broker, the signing secrets, and the values of the headers, which usually are
+//! credentials.
+//! [`PushConfig::split`] and [`PushConfig::join`] convert between them and the setting, and
+//! [`PushConfig::view`] is what the API returns.
 
+mod broker;
 mod error;
 mod headers;
 mod secret;
 mod stored;
 mod url;
 
-pub use error::InvalidWebhook;
+pub use broker::{Broker, BrokerUrl, fill_template};
+pub use error::InvalidPush;
 pub use secret::SigningSecret;
-pub use url::WebhookUrl;
+pub use url::{PushUrl, WebhookUrl};
 
 use requeue_http::times::{parse_duration, show_duration};
 use serde::{Deserialize, Serialize};
@@ -66,25 +69,25 @@ pub enum WebhookFormat {
 /// headers.
 ///
 /// ```
-/// use requeue_push::WebhookConfig;
+/// use requeue_push::PushConfig;
 ///
-/// let config: WebhookConfig = serde_json::from_str(
+/// let config: PushConfig = serde_json::from_str(
 ///     r#"{"url": "https://example.com/hooks", "timeout": "30s", "headers": {"authorization": "Bearer x"}}"#,
 /// )?;
 /// assert_eq!(config.concurrency, 10);
 /// assert!(!format!("{config:?}").contains("Bearer"));
 /// let texts = config.split()?;
 /// assert!(!texts.config.contains("Bearer"));
-/// assert_eq!(WebhookConfig::join(&texts.config, &texts.private)?, config);
+/// assert_eq!(PushConfig::join(&texts.config, &texts.private)?, config);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "FullJson")]
 #[non_exhaustive]
-pub struct WebhookConfig {
-    /// Where the requests are sent.
-    pub url: WebhookUrl,
-    /// Additional headers of each request: names in lower case, and values.
+pub struct PushConfig {
+    /// Where the jobs are sent.
+    pub url: PushUrl,
+    /// Additional headers of each request or message: names in lower case, and values.
     pub headers: BTreeMap<String, String>,
     /// How long a delivery may take, from the name lookup to the last byte of the response.
     pub timeout: Duration,
@@ -96,9 +99,9 @@ pub struct WebhookConfig {
     pub format: WebhookFormat,
 }
 
-/// A push setting as a store keeps it: see [`WebhookConfig::split`].
+/// A push setting as a store keeps it: see [`PushConfig::split`].
 #[derive(Clone, PartialEq, Eq)]
-pub struct WebhookTexts {
+pub struct PushTexts {
     /// JSON without secrets, which may be shown and exported.
     pub config: String,
     /// JSON with the signing secrets and the values of the headers.
@@ -108,7 +111,7 @@ pub struct WebhookTexts {
 /// A push setting as the API shows it: secrets and header values are masked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct WebhookView {
+pub struct PushView {
     /// Where the requests are sent.
     pub url: String,
     /// The names of the additional headers, each with the value `…`.
@@ -142,13 +145,13 @@ struct FullJson {
 
 impl FullJson {
     /// Fails with the field if the format is unknown. The parser would not name it.
-    fn read(full: Value) -> Result<Self, InvalidWebhook> {
+    fn read(full: Value) -> Result<Self, InvalidPush> {
         if let Some(format) = full.get("format") {
             let unknown =
-                |error: serde_json::Error| InvalidWebhook::Format { reason: error.to_string() };
+                |error: serde_json::Error| InvalidPush::Format { reason: error.to_string() };
             WebhookFormat::deserialize(format).map_err(unknown)?;
         }
-        serde_json::from_value(full).map_err(InvalidWebhook::json)
+        serde_json::from_value(full).map_err(InvalidPush::json)
     }
 }
 
@@ -177,6 +180,9 @@ struct PrivateJson {
     secrets: Vec<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
+    /// The secret in the URL of a broker, as it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    password: Option<String>,
 }
 
 fn default_timeout() -> String {
@@ -187,11 +193,11 @@ fn default_concurrency() -> u32 {
     DEFAULT_CONCURRENCY
 }
 
-impl WebhookConfig {
+impl PushConfig {
     /// Returns a setting with this URL and otherwise default values. Fails if the URL is invalid.
-    pub fn new(url: &str) -> Result<Self, InvalidWebhook> {
-        Ok(WebhookConfig {
-            url: WebhookUrl::parse(url)?,
+    pub fn new(url: &str) -> Result<Self, InvalidPush> {
+        Ok(PushConfig {
+            url: PushUrl::parse(url)?,
             headers: BTreeMap::new(),
             timeout: DEFAULT_TIMEOUT,
             concurrency: DEFAULT_CONCURRENCY,
@@ -201,19 +207,27 @@ impl WebhookConfig {
     }
 
     /// Checks every field. The fields are public, so this is called before a setting is used or stored.
-    pub fn check(&self) -> Result<(), InvalidWebhook> {
+    pub fn check(&self) -> Result<(), InvalidPush> {
         headers::check(&self.headers)?;
         let (value, min, max) = (self.timeout, MIN_TIMEOUT, MAX_TIMEOUT);
         if value < min || value > max {
-            return Err(InvalidWebhook::Timeout { value, min, max });
+            return Err(InvalidPush::Timeout { value, min, max });
         }
         if !(1..=MAX_CONCURRENCY).contains(&self.concurrency) {
             let value = self.concurrency;
-            return Err(InvalidWebhook::Concurrency { value, min: 1, max: MAX_CONCURRENCY });
+            return Err(InvalidPush::Concurrency { value, min: 1, max: MAX_CONCURRENCY });
         }
         if self.secrets.len() > MAX_SECRETS {
             let count = self.secrets.len();
-            return Err(InvalidWebhook::TooManySecrets { count, limit: MAX_SECRETS });
+            return Err(InvalidPush::TooManySecrets { count, limit: MAX_SECRETS });
+        }
+        if self.url.as_broker().is_some() {
+            if !self.secrets.is_empty() {
+                return Err(InvalidPush::HttpOnly { field: "secrets" });
+            }
+            if self.format != WebhookFormat::Plain {
+                return Err(InvalidPush::HttpOnly { field: "format" });
+            }
         }
         Ok(())
     }
@@ -223,27 +237,29 @@ impl WebhookConfig {
     /// thus be kept without being known.
     ///
     /// ```
-    /// use requeue_push::WebhookConfig;
+    /// use requeue_push::PushConfig;
     ///
-    /// let config = WebhookConfig::new("https://example.com/")?;
+    /// let config = PushConfig::new("https://example.com/")?;
     /// let patch = serde_json::json!({"concurrency": 20, "headers": {"x-team": "a"}});
     /// let config = config.merged(&patch)?;
     /// assert_eq!((config.concurrency, config.headers.len()), (20, 1));
     /// let error = config.merged(&serde_json::json!({"timeout": "2h"})).unwrap_err();
     /// assert_eq!(error.to_string(), "the timeout is 2h; the range is 100ms to 1h");
-    /// # Ok::<(), requeue_push::InvalidWebhook>(())
+    /// # Ok::<(), requeue_push::InvalidPush>(())
     /// ```
-    pub fn merged(&self, patch: &Value) -> Result<Self, InvalidWebhook> {
-        let mut full = serde_json::to_value(self.full()).map_err(InvalidWebhook::json)?;
+    pub fn merged(&self, patch: &Value) -> Result<Self, InvalidPush> {
+        let mut full = serde_json::to_value(self.full()).map_err(InvalidPush::json)?;
         merge(&mut full, patch);
         FullJson::read(full)?.try_into()
     }
 
     /// Returns the two texts in which a store keeps the setting. Fails if the setting is invalid or a text
     /// is longer than [`MAX_TEXT_LEN`].
-    pub fn split(&self) -> Result<WebhookTexts, InvalidWebhook> {
+    pub fn split(&self) -> Result<PushTexts, InvalidPush> {
         self.check()?;
-        let FullJson { url, headers, timeout, concurrency, secrets, format } = self.full();
+        let FullJson { headers, timeout, concurrency, secrets, format, .. } = self.full();
+        let url = self.url.masked();
+        let password = self.url.as_broker().and_then(BrokerUrl::secret).map(str::to_owned);
         let names = headers.keys().cloned().collect();
         let signed = secrets.len();
         let masked = Vec::new();
@@ -257,25 +273,25 @@ impl WebhookConfig {
             signed,
         };
         let text = |what, json: Result<String, _>| {
-            let json = json.map_err(InvalidWebhook::json)?;
+            let json = json.map_err(InvalidPush::json)?;
             match json.len() {
                 len if len > MAX_TEXT_LEN => {
-                    Err(InvalidWebhook::TooLong { what, len, limit: MAX_TEXT_LEN })
+                    Err(InvalidPush::TooLong { what, len, limit: MAX_TEXT_LEN })
                 }
                 _ => Ok(json),
             }
         };
-        let private = serde_json::to_string(&PrivateJson { secrets, headers });
-        Ok(WebhookTexts {
+        let private = serde_json::to_string(&PrivateJson { secrets, headers, password });
+        Ok(PushTexts {
             config: text("the push setting", serde_json::to_string(&config))?,
             private: text("the headers and secrets", private)?,
         })
     }
 
     /// Returns the setting as the API shows it.
-    pub fn view(&self) -> WebhookView {
-        WebhookView {
-            url: self.url.as_str().to_owned(),
+    pub fn view(&self) -> PushView {
+        PushView {
+            url: self.url.masked(),
             headers: self.headers.keys().map(|name| (name.clone(), "…")).collect(),
             timeout: show_duration(self.timeout),
             concurrency: self.concurrency,
@@ -286,7 +302,7 @@ impl WebhookConfig {
 
     fn full(&self) -> FullJson {
         FullJson {
-            url: self.url.as_str().to_owned(),
+            url: self.url.expose().to_owned(),
             headers: self.headers.clone(),
             timeout: show_duration(self.timeout),
             concurrency: self.concurrency,
@@ -296,19 +312,19 @@ impl WebhookConfig {
     }
 }
 
-impl TryFrom<FullJson> for WebhookConfig {
-    type Error = InvalidWebhook;
+impl TryFrom<FullJson> for PushConfig {
+    type Error = InvalidPush;
 
-    fn try_from(json: FullJson) -> Result<Self, InvalidWebhook> {
+    fn try_from(json: FullJson) -> Result<Self, InvalidPush> {
         let timeout = parse_duration(&json.timeout)
-            .map_err(|error| InvalidWebhook::Duration { reason: error.to_string() })?;
+            .map_err(|error| InvalidPush::Duration { reason: error.to_string() })?;
         if json.secrets.len() > MAX_SECRETS {
             let count = json.secrets.len();
-            return Err(InvalidWebhook::TooManySecrets { count, limit: MAX_SECRETS });
+            return Err(InvalidPush::TooManySecrets { count, limit: MAX_SECRETS });
         }
         let secrets = json.secrets.iter().map(|text| SigningSecret::parse(text));
-        let config = WebhookConfig {
-            url: WebhookUrl::parse(&json.url)?,
+        let config = PushConfig {
+            url: PushUrl::parse(&json.url)?,
             headers: headers::lower_case(json.headers)?,
             timeout,
             concurrency: json.concurrency,
@@ -320,15 +336,15 @@ impl TryFrom<FullJson> for WebhookConfig {
     }
 }
 
-impl fmt::Debug for WebhookConfig {
+impl fmt::Debug for PushConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.view().fmt(f)
     }
 }
 
-impl fmt::Debug for WebhookTexts {
+impl fmt::Debug for PushTexts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebhookTexts").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("PushTexts").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
-//! Delivers the jobs of a kind by HTTP request: webhooks.
+//! Delivers the jobs of a kind without a worker: by HTTP request (webhooks), or to a message broker.
 //!
 //! A kind with a push setting needs no worker: a [`Pusher`] claims its jobs, sends each to a URL, and acks
-//! it when the receiver responds with 2xx. Requests are signed as [Standard Webhooks] specifies. The
+//! it when the receiver responds with 2xx. The targets for message brokers are in the crate `requeue-bridge`. Requests are signed as [Standard Webhooks] specifies. The
 //! project's `docs/webhooks.md` describes what a receiver gets and how it responds.
 //!
 //! | type | what it is |
@@ -9,7 +9,7 @@
 //! | [`Pusher`] | claims the jobs of some kinds, delivers and settles them |
 //! | [`Target`] | where jobs are delivered to: the interface between a pusher and a protocol |
 //! | [`Webhook`] | the target that sends an HTTP request per job |
-//! | [`WebhookConfig`] | the push setting of a kind: URL, headers, timeout, concurrency, secrets, format |
+//! | [`PushConfig`] | the push setting of a kind: URL, headers, timeout, concurrency, secrets, format |
 //! | [`PushClient`] | the HTTP client: checks every address before it connects to it |
 //! | [`AllowedTargets`] | the internal targets that an operator permits |
 //! | [`PushStatus`] | the state of kinds and targets, for people and metrics |
@@ -35,9 +35,9 @@ pub use circuit::{
 };
 pub use client::{PushClient, PushClientError, PushClientOptions};
 pub use config::{
-    DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT, InvalidWebhook, MAX_CONCURRENCY, MAX_HEADERS,
-    MAX_SECRETS, MAX_TEXT_LEN, MAX_TIMEOUT, MIN_TIMEOUT, SigningSecret, WebhookConfig,
-    WebhookFormat, WebhookTexts, WebhookUrl, WebhookView,
+    Broker, BrokerUrl, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT, InvalidPush, MAX_CONCURRENCY,
+    MAX_HEADERS, MAX_SECRETS, MAX_TEXT_LEN, MAX_TIMEOUT, MIN_TIMEOUT, PushConfig, PushTexts,
+    PushUrl, PushView, SigningSecret, WebhookFormat, WebhookUrl, fill_template,
 };
 pub use pusher::{
     DEFAULT_MAX_BYTES, DEFAULT_MAX_IN_FLIGHT, DURATION_BOUNDS, DeliveryCounts, DurationHistogram,

@@ -34,7 +34,7 @@ pub use status::{
 };
 
 use crate::PushClient;
-use crate::config::{InvalidWebhook, WebhookConfig};
+use crate::config::{InvalidPush, PushConfig};
 use crate::target::Target;
 use crate::webhook::Webhook;
 use requeue::Clock;
@@ -120,7 +120,7 @@ impl PushTarget {
     }
 
     /// Returns the target of a push setting. Fails if the setting is invalid.
-    pub fn webhook(config: WebhookConfig, client: &PushClient) -> Result<Self, InvalidWebhook> {
+    pub fn webhook(config: PushConfig, client: &PushClient) -> Result<Self, InvalidPush> {
         let (timeout, concurrency) = (config.timeout, config.concurrency);
         let target = Arc::new(Webhook::new(config, client)?);
         Ok(PushTarget { target, timeout, concurrency })

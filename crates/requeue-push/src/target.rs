@@ -1,5 +1,7 @@
 //! [`Target`]: where jobs are delivered to.
 
+use crate::encode::{header_text, id_part};
+use requeue_http::times::show_time;
 use requeue_jobs::{Body, ClaimedJob};
 use std::future::Future;
 use std::pin::Pin;
@@ -55,6 +57,27 @@ impl Delivery {
     pub fn new(job: ClaimedJob) -> Self {
         Delivery { job, previous_failure: None }
     }
+
+    /// Returns what identifies the job over all attempts to deliver it: kind, id and generation, such as
+    /// `order%2Eclose/order-7/3`. Receivers recognize duplicates by it.
+    ///
+    /// It contains no full stop, which Standard Webhooks requires of ids that users choose.
+    pub fn message_id(&self) -> String {
+        let (kind, id) = (id_part(self.job.kind().as_str()), id_part(self.job.id().as_str()));
+        format!("{kind}/{id}/{}", self.job.generation)
+    }
+
+    /// Returns the headers that describe the job to every target. Their values are visible ASCII.
+    pub fn headers(&self) -> [(&'static str, String); 5] {
+        let job = &self.job;
+        [
+            ("requeue-kind", job.kind().to_string()),
+            ("requeue-id", header_text(job.id().as_str())),
+            ("requeue-attempt", job.attempt.to_string()),
+            ("requeue-due", show_time(job.due)),
+            ("requeue-fence", job.receipt.fence().0.to_string()),
+        ]
+    }
 }
 
 /// How an attempt to deliver a job ended.
@@ -85,6 +108,18 @@ pub enum DeliveryOutcome {
     /// The target could not be reached or did not respond in time: the job is tried again, and after
     /// several such outcomes in a row the target gets no requests for a while.
     Unreachable {
+        /// Why, for people.
+        error: String,
+    },
+    /// As [`Unreachable`](Self::Unreachable), but no attempt is counted: the job returns to its position.
+    /// For targets whose outages say nothing about the job, such as message brokers.
+    Unavailable {
+        /// Why, for people.
+        error: String,
+    },
+    /// As [`SlowDown`](Self::SlowDown) without a time, but no attempt is counted: the job returns to its
+    /// position.
+    Overloaded {
         /// Why, for people.
         error: String,
     },

@@ -4,7 +4,7 @@ mod request;
 mod response;
 
 use crate::client::{Progress, PushClient, Step};
-use crate::config::WebhookConfig;
+use crate::config::{InvalidPush, PushConfig, PushUrl, WebhookUrl};
 use crate::target::{Delivery, DeliveryFuture, DeliveryOutcome, Target};
 use http_body_util::BodyExt;
 use hyper::Response;
@@ -16,28 +16,33 @@ use response::Received;
 /// Sends an HTTP request for each job. `docs/webhooks.md` describes requests and responses.
 ///
 /// ```no_run
-/// use requeue_push::{PushClient, PushClientOptions, PushTarget, Webhook, WebhookConfig};
+/// use requeue_push::{PushClient, PushClientOptions, PushTarget, Webhook, PushConfig};
 ///
 /// let client = PushClient::new(PushClientOptions::default())?;
-/// let config = WebhookConfig::new("https://example.com/hooks")?;
+/// let config = PushConfig::new("https://example.com/hooks")?;
 /// let target = PushTarget::webhook(config, &client)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Webhook {
-    config: WebhookConfig,
+    config: PushConfig,
+    url: WebhookUrl,
     client: PushClient,
 }
 
 impl Webhook {
-    /// Returns a target. Fails if the setting is invalid.
-    pub fn new(config: WebhookConfig, client: &PushClient) -> Result<Self, crate::InvalidWebhook> {
+    /// Returns a target. Fails if the setting is invalid, or its URL is that of a message broker.
+    pub fn new(config: PushConfig, client: &PushClient) -> Result<Self, InvalidPush> {
         config.check()?;
-        Ok(Webhook { config, client: client.clone() })
+        let url = match &config.url {
+            PushUrl::Http(url) => url.clone(),
+            PushUrl::Broker(_) => return Err(InvalidPush::NotHttp),
+        };
+        Ok(Webhook { config, url, client: client.clone() })
     }
 
     /// Returns the setting.
-    pub fn config(&self) -> &WebhookConfig {
+    pub fn config(&self) -> &PushConfig {
         &self.config
     }
 
@@ -45,13 +50,13 @@ impl Webhook {
         let wall_clock = self.client.wall_clock();
         let (clock, timeout) = (wall_clock.clock(), self.config.timeout);
         let deadline = clock.now().saturating_add(timeout);
-        let request = match request::request(&self.config, delivery, wall_clock.now()) {
+        let request = match request::request(&self.config, &self.url, delivery, wall_clock.now()) {
             Ok(request) => request,
             Err(error) => return DeliveryOutcome::Retry { error, after: None },
         };
         let progress = Progress::default();
         let exchange = async {
-            let sent = self.client.send(&self.config.url, request, deadline, &progress).await;
+            let sent = self.client.send(&self.url, request, deadline, &progress).await;
             let (response, connection) = sent?;
             progress.begin(Step::Read);
             Ok((self.read(response).await?, connection))
@@ -98,7 +103,7 @@ impl Webhook {
 
 impl Target for Webhook {
     fn name(&self) -> String {
-        self.config.url.origin()
+        self.url.origin()
     }
 
     fn deliver<'a>(&'a self, delivery: &'a Delivery) -> DeliveryFuture<'a> {

@@ -6,15 +6,18 @@
 use crate::app::App;
 use crate::health::{Health, PUSH_NOT_UPDATED};
 use crate::listen::Shutdown;
+use requeue_bridge::{BrokerOptions, broker_target};
 use requeue_http::times::show_time;
 use requeue_http::wire::{PushErrorJson, PushStateJson};
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{Jobs, Kind, PushSetting, StoreError, WallClock};
 use requeue_push::{
-    AllowedTargets, DEFAULT_MAX_BYTES, DEFAULT_MAX_IN_FLIGHT, LastError, PushClient,
-    PushClientOptions, PushStatus, PushTarget, Pusher, PusherOptions, WebhookConfig,
+    AllowedTargets, BrokerUrl, DEFAULT_MAX_BYTES, DEFAULT_MAX_IN_FLIGHT, LastError, PushClient,
+    PushClientError, PushClientOptions, PushConfig, PushStatus, PushTarget, PushUrl, Pusher,
+    PusherOptions,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -26,8 +29,11 @@ const INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PushOptions {
-    /// The internal targets that deliveries may connect to. Default: none, only the public internet.
+    /// The internal targets that deliveries may connect to, and all message brokers. Default: none, only
+    /// webhooks on the public internet.
     pub allowed: AllowedTargets,
+    /// A file with certificates of authorities that are trusted in addition to those of the system, in PEM.
+    pub ca_file: Option<PathBuf>,
     /// The largest number of deliveries in flight, over all kinds. Default: 10,000.
     pub max_in_flight: usize,
     /// The largest sum of the bytes of bodies in flight, over all kinds. Default: 64 MiB; at least 2 MiB.
@@ -38,6 +44,7 @@ impl Default for PushOptions {
     fn default() -> Self {
         PushOptions {
             allowed: AllowedTargets::none(),
+            ca_file: None,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             max_bytes: DEFAULT_MAX_BYTES,
         }
@@ -135,8 +142,9 @@ pub(crate) struct PushTask {
     health: Arc<Health>,
     wall_clock: WallClock,
     options: PushOptions,
-    /// Both are made when the first kind has a push setting.
+    /// Made for the first webhook.
     client: Option<PushClient>,
+    /// Made when the first kind has a push setting.
     pusher: Option<Arc<Pusher>>,
     /// The settings from which the targets were made.
     current: BTreeMap<Kind, PushSetting>,
@@ -240,20 +248,38 @@ impl PushTask {
     }
 
     fn target(&mut self, setting: &PushSetting) -> Result<PushTarget, String> {
-        let config = WebhookConfig::join(&setting.config, setting.secrets.expose())
+        let config = PushConfig::join(&setting.config, setting.secrets.expose())
             .map_err(|error| error.to_string())?;
-        if self.client.is_none() {
-            let mut options = PushClientOptions::default();
-            options.allowed = self.options.allowed.clone();
-            options.clock = self.wall_clock.clone();
-            self.client = Some(PushClient::new(options).map_err(|error| error.to_string())?);
-        }
         if self.pusher.is_none() {
             let pusher = self.start().map_err(|error| error.to_string())?;
             self.pusher = Some(Arc::new(pusher));
         }
-        let client = self.client.as_ref().ok_or("there is no client")?;
-        PushTarget::webhook(config, client).map_err(|error| error.to_string())
+        match &config.url {
+            PushUrl::Broker(url) => {
+                check_allowed(url, &self.options.allowed)?;
+                let mut options = BrokerOptions::default();
+                options.ca_file.clone_from(&self.options.ca_file);
+                broker_target(config, &options).map_err(|error| error.to_string())
+            }
+            _ => {
+                let client = self.client().map_err(|error| error.to_string())?;
+                PushTarget::webhook(config, &client).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Returns the HTTP client of all webhooks.
+    fn client(&mut self) -> Result<PushClient, PushClientError> {
+        if let Some(client) = &self.client {
+            return Ok(client.clone());
+        }
+        let mut options = PushClientOptions::default();
+        options.allowed = self.options.allowed.clone();
+        options.ca_file.clone_from(&self.options.ca_file);
+        options.clock = self.wall_clock.clone();
+        let client = PushClient::new(options)?;
+        self.client = Some(client.clone());
+        Ok(client)
     }
 
     fn start(&self) -> Result<Pusher, requeue_jobs::Invalid> {
@@ -265,5 +291,15 @@ impl PushTask {
             tracing::debug!(%kind, %error, "a delivery waits for the store");
         }));
         Pusher::start(&self.jobs, &format!("push@{}", crate::schedules::node_name()), options)
+    }
+}
+
+/// Fails if the operator has not permitted a host of the broker.
+fn check_allowed(url: &BrokerUrl, allowed: &AllowedTargets) -> Result<(), String> {
+    match url.hosts().iter().find(|(host, port)| !allowed.lists(host, *port)) {
+        None => Ok(()),
+        Some((host, port)) => Err(format!(
+            "the broker {host}:{port} is not permitted; start the server with --push-allow {host}:{port}"
+        )),
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The crates whose API users rely on. The binary and the test support have none.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "requeue",
     "requeue-jobs",
     "requeue-disk",
@@ -17,6 +17,7 @@ const CRATES: [&str; 8] = [
     "requeue-postgres",
     "requeue-http",
     "requeue-push",
+    "requeue-bridge",
     "requeue-server",
 ];
 

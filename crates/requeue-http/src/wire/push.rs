@@ -16,7 +16,8 @@ use std::fmt;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Push))]
 #[serde(deny_unknown_fields)]
 pub struct PushJson {
-    /// Where the requests are sent: `http` or `https`. Required, unless the kind has one.
+    /// Where the jobs are sent: `http` or `https`, or `amqp` or `amqps` to publish them to RabbitMQ. A password is
+    /// shown as `…`; a URL with `…` keeps it. Required, unless the kind has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Additional headers of each request, at most 32. With `PATCH`, `null` as the value of a header

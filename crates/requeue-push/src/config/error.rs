@@ -7,7 +7,7 @@ use std::time::Duration;
 /// contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum InvalidWebhook {
+pub enum InvalidPush {
     /// The URL is invalid.
     #[error("the url is invalid: {reason}")]
     Url {
@@ -47,6 +47,18 @@ pub enum InvalidWebhook {
     /// The setting has secrets that the store lacks, because the kind was imported.
     #[error("the signing secrets are not stored; set them again")]
     SecretsNotStored,
+    /// The setting has a password that the store lacks, because the kind was imported.
+    #[error("the password of the url is not stored; set the url again")]
+    PasswordNotStored,
+    /// The URL is that of a message broker, and the target would send HTTP requests.
+    #[error("the url is that of a message broker")]
+    NotHttp,
+    /// A field is only for webhooks, and the URL is that of a message broker.
+    #[error("the {field}: only requests over http and https have it, not messages")]
+    HttpOnly {
+        /// The field.
+        field: &'static str,
+    },
     /// A value is the masked one that the API shows.
     #[error("a value is masked ('…'); leave the field out to keep it")]
     Masked {
@@ -112,30 +124,31 @@ pub enum InvalidWebhook {
     },
 }
 
-impl InvalidWebhook {
+impl InvalidPush {
     pub(super) fn json(error: serde_json::Error) -> Self {
-        InvalidWebhook::Json { reason: error.to_string() }
+        InvalidPush::Json { reason: error.to_string() }
     }
 
     pub(super) fn url(reason: impl Into<String>) -> Self {
-        InvalidWebhook::Url { reason: reason.into() }
+        InvalidPush::Url { reason: reason.into() }
     }
 
     /// Returns the field of the push setting that is invalid, such as `url`. `None` if it is not one field.
     pub fn field(&self) -> Option<&'static str> {
         match self {
-            InvalidWebhook::Url { .. } => Some("url"),
-            InvalidWebhook::Header { .. } | InvalidWebhook::TooManyHeaders { .. } => {
-                Some("headers")
+            InvalidPush::Url { .. } | InvalidPush::PasswordNotStored | InvalidPush::NotHttp => {
+                Some("url")
             }
-            InvalidWebhook::Secret { .. }
-            | InvalidWebhook::TooManySecrets { .. }
-            | InvalidWebhook::SecretsNotStored => Some("secrets"),
-            InvalidWebhook::Masked { field } | InvalidWebhook::OtherOrigin { field } => Some(field),
-            InvalidWebhook::Duration { .. } | InvalidWebhook::Timeout { .. } => Some("timeout"),
-            InvalidWebhook::Concurrency { .. } => Some("concurrency"),
-            InvalidWebhook::Format { .. } => Some("format"),
-            InvalidWebhook::TooLong { .. } | InvalidWebhook::Json { .. } => None,
+            InvalidPush::HttpOnly { field } => Some(field),
+            InvalidPush::Header { .. } | InvalidPush::TooManyHeaders { .. } => Some("headers"),
+            InvalidPush::Secret { .. }
+            | InvalidPush::TooManySecrets { .. }
+            | InvalidPush::SecretsNotStored => Some("secrets"),
+            InvalidPush::Masked { field } | InvalidPush::OtherOrigin { field } => Some(field),
+            InvalidPush::Duration { .. } | InvalidPush::Timeout { .. } => Some("timeout"),
+            InvalidPush::Concurrency { .. } => Some("concurrency"),
+            InvalidPush::Format { .. } => Some("format"),
+            InvalidPush::TooLong { .. } | InvalidPush::Json { .. } => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Additional headers of requests: which names and values are allowed.
 
-use super::{InvalidWebhook, MAX_HEADERS};
+use super::{InvalidPush, MAX_HEADERS};
 use hyper::header::HeaderName;
 use std::collections::BTreeMap;
 
@@ -29,26 +29,26 @@ const RESERVED_PREFIXES: [&str; 3] = ["ce-", "requeue-", "webhook-"];
 /// Returns the headers with their names in lower case. Fails if two names then are the same.
 pub(super) fn lower_case(
     headers: BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>, InvalidWebhook> {
+) -> Result<BTreeMap<String, String>, InvalidPush> {
     let mut lower = BTreeMap::new();
     for (name, value) in headers {
         if lower.insert(name.to_ascii_lowercase(), value).is_some() {
             let reason = "it is given twice, in upper and in lower case".to_owned();
-            return Err(InvalidWebhook::Header { name, reason });
+            return Err(InvalidPush::Header { name, reason });
         }
     }
     Ok(lower)
 }
 
 /// Checks names and values. Names have to be in lower case.
-pub(super) fn check(headers: &BTreeMap<String, String>) -> Result<(), InvalidWebhook> {
+pub(super) fn check(headers: &BTreeMap<String, String>) -> Result<(), InvalidPush> {
     let (count, limit) = (headers.len(), MAX_HEADERS);
     if count > limit {
-        return Err(InvalidWebhook::TooManyHeaders { count, limit });
+        return Err(InvalidPush::TooManyHeaders { count, limit });
     }
     for (name, value) in headers {
         if let Some(reason) = wrong(name, value) {
-            return Err(InvalidWebhook::Header { name: name.clone(), reason });
+            return Err(InvalidPush::Header { name: name.clone(), reason });
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Signing secrets, in the form of Standard Webhooks.
 
-use super::InvalidWebhook;
+use super::InvalidPush;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt;
@@ -24,7 +24,7 @@ const HINT_LEN: usize = 4;
 /// let secret = SigningSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
 /// assert_eq!(secret.hint(), "whsec_…LaSw");
 /// assert!(SigningSecret::parse("hunter2").is_err());
-/// # Ok::<(), requeue_push::InvalidWebhook>(())
+/// # Ok::<(), requeue_push::InvalidPush>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningSecret {
@@ -34,8 +34,8 @@ pub struct SigningSecret {
 
 impl SigningSecret {
     /// Parses a secret. Fails if it is not `whsec_` with the base64 form of 24 to 64 bytes.
-    pub fn parse(text: &str) -> Result<Self, InvalidWebhook> {
-        let wrong = |reason: String| Err(InvalidWebhook::Secret { reason });
+    pub fn parse(text: &str) -> Result<Self, InvalidPush> {
+        let wrong = |reason: String| Err(InvalidPush::Secret { reason });
         let Some(encoded) = text.strip_prefix(PREFIX) else {
             return wrong(format!("it must begin with {PREFIX}"));
         };

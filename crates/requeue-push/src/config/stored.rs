@@ -1,8 +1,8 @@
 //! Changing and showing a setting that a store keeps.
 
 use super::{
-    ConfigJson, FullJson, InvalidWebhook, PrivateJson, SigningSecret, WebhookConfig, WebhookTexts,
-    WebhookUrl, merge,
+    BrokerUrl, ConfigJson, FullJson, InvalidPush, PrivateJson, PushConfig, PushTexts, PushUrl,
+    SigningSecret, merge,
 };
 use requeue_http::wire::PushJson;
 use requeue_jobs::PushSetting;
@@ -32,19 +32,21 @@ struct Stored {
     missing_headers: Vec<String>,
     /// Whether there are fewer secrets than the setting has.
     secrets_missing: bool,
+    /// Whether the URL has a password, and it is not stored.
+    password_missing: bool,
 }
 
 impl Stored {
-    fn read(config: &str, private: &str) -> Result<Self, InvalidWebhook> {
-        let config: ConfigJson = serde_json::from_str(config).map_err(InvalidWebhook::json)?;
+    fn read(config: &str, private: &str) -> Result<Self, InvalidPush> {
+        let config: ConfigJson = serde_json::from_str(config).map_err(InvalidPush::json)?;
         let private = match private {
             "" => PrivateJson::default(),
             // The error of the parser could repeat a part of the text.
-            text => serde_json::from_str::<PrivateJson>(text).map_err(|_| {
-                InvalidWebhook::Json { reason: "the stored secrets cannot be read".to_owned() }
+            text => serde_json::from_str::<PrivateJson>(text).map_err(|_| InvalidPush::Json {
+                reason: "the stored secrets cannot be read".to_owned(),
             })?,
         };
-        let PrivateJson { secrets, headers: mut values } = private;
+        let PrivateJson { secrets, headers: mut values, password } = private;
         let (mut headers, mut missing_headers) = (BTreeMap::new(), Vec::new());
         for name in config.headers {
             match values.remove(&name) {
@@ -53,9 +55,14 @@ impl Stored {
             }
         }
         let secrets_missing = secrets.len() < config.signed.max(config.secrets.len());
-        let ConfigJson { url, timeout, concurrency, format, .. } = config;
+        let ConfigJson { mut url, timeout, concurrency, format, .. } = config;
+        let masked = BrokerUrl::parse(&url).ok().filter(BrokerUrl::is_masked);
+        let password_missing = masked.is_some() && password.is_none();
+        if let (Some(masked), Some(password)) = (masked, password) {
+            url = masked.with_secret(&password)?.expose().to_owned();
+        }
         let full = FullJson { url, headers, timeout, concurrency, secrets, format };
-        Ok(Stored { full, missing_headers, secrets_missing })
+        Ok(Stored { full, missing_headers, secrets_missing, password_missing })
     }
 
     fn header_names(&self) -> impl Iterator<Item = &String> {
@@ -63,24 +70,27 @@ impl Stored {
     }
 }
 
-fn not_stored(name: &str) -> InvalidWebhook {
+fn not_stored(name: &str) -> InvalidPush {
     let reason = "its value is not stored; set the header again".to_owned();
-    InvalidWebhook::Header { name: name.to_owned(), reason }
+    InvalidPush::Header { name: name.to_owned(), reason }
 }
 
-impl WebhookConfig {
+impl PushConfig {
     /// Returns the setting from its two texts. Fails if one cannot be read, or if the private text lacks
     /// secrets or the value of a header.
     ///
     /// An empty private text contains nothing: the kind was imported from an export, which has no secrets.
     /// Its jobs must not be sent without a signature.
-    pub fn join(config: &str, private: &str) -> Result<Self, InvalidWebhook> {
+    pub fn join(config: &str, private: &str) -> Result<Self, InvalidPush> {
         let stored = Stored::read(config, private)?;
         if let Some(name) = stored.missing_headers.first() {
             return Err(not_stored(name));
         }
         if stored.secrets_missing {
-            return Err(InvalidWebhook::SecretsNotStored);
+            return Err(InvalidPush::SecretsNotStored);
+        }
+        if stored.password_missing {
+            return Err(InvalidPush::PasswordNotStored);
         }
         stored.full.try_into()
     }
@@ -94,26 +104,27 @@ impl WebhookConfig {
     pub fn changed(
         before: Option<&PushSetting>,
         change: &PushJson,
-    ) -> Result<PushSetting, InvalidWebhook> {
+    ) -> Result<PushSetting, InvalidPush> {
         let change = lower_case(change)?;
         check_not_masked(&change)?;
         // A setting that cannot be read is replaced.
         let stored =
             before.and_then(|before| Stored::read(&before.config, before.secrets.expose()).ok());
         let mut full = match &stored {
-            Some(stored) => serde_json::to_value(&stored.full).map_err(InvalidWebhook::json)?,
+            Some(stored) => serde_json::to_value(&stored.full).map_err(InvalidPush::json)?,
             None => Value::Object(serde_json::Map::new()),
         };
         if stored.is_none() && change.url.is_none() {
-            return Err(InvalidWebhook::url("it is missing"));
+            return Err(InvalidPush::url("it is missing"));
         }
-        merge(&mut full, &serde_json::to_value(&change).map_err(InvalidWebhook::json)?);
+        let change = keep_password(stored.as_ref(), change)?;
+        merge(&mut full, &serde_json::to_value(&change).map_err(InvalidPush::json)?);
         let full = FullJson::read(full)?;
-        let config = WebhookConfig::try_from(full)?;
+        let config = PushConfig::try_from(full)?;
         if let Some(stored) = &stored {
             check_given(stored, &change, &config)?;
         }
-        let WebhookTexts { config, private } = config.split()?;
+        let PushTexts { config, private } = config.split()?;
         Ok(PushSetting { config, secrets: private.into() })
     }
 
@@ -127,6 +138,7 @@ impl WebhookConfig {
         let FullJson { url, timeout, concurrency, secrets, format, .. } = stored.full;
         let secrets = secrets.iter().flat_map(|text| SigningSecret::parse(text));
         let format = serde_json::to_value(format).ok()?;
+        let url = BrokerUrl::parse(&url).map_or(url, |url| url.masked());
         let json = PushJson {
             url: Some(url),
             headers: Some(Some(headers)),
@@ -140,14 +152,14 @@ impl WebhookConfig {
 }
 
 /// Returns the change with the names of headers in lower case, as they are stored.
-fn lower_case(change: &PushJson) -> Result<PushJson, InvalidWebhook> {
+fn lower_case(change: &PushJson) -> Result<PushJson, InvalidPush> {
     let mut change = change.clone();
     if let Some(Some(headers)) = &mut change.headers {
         let mut lower = BTreeMap::new();
         for (name, value) in std::mem::take(headers) {
             if lower.insert(name.to_ascii_lowercase(), value).is_some() {
                 let reason = "it is given twice, in upper and in lower case".to_owned();
-                return Err(InvalidWebhook::Header { name, reason });
+                return Err(InvalidPush::Header { name, reason });
             }
         }
         *headers = lower;
@@ -155,30 +167,43 @@ fn lower_case(change: &PushJson) -> Result<PushJson, InvalidWebhook> {
     Ok(change)
 }
 
+/// Returns the change with the stored password, if its URL has the masked one and connects to the same broker
+/// as the same user.
+fn keep_password(stored: Option<&Stored>, mut change: PushJson) -> Result<PushJson, InvalidPush> {
+    let masked = |text: &str| BrokerUrl::parse(text).ok().filter(BrokerUrl::is_masked);
+    let Some(url) = change.url.as_deref().and_then(masked) else { return Ok(change) };
+    let before = stored.and_then(|stored| BrokerUrl::parse(&stored.full.url).ok());
+    match before.filter(|before| url.is_same_account(before)) {
+        Some(before) if before.is_masked() => return Err(InvalidPush::PasswordNotStored),
+        Some(before) => {
+            let kept = url.with_secret(before.secret().unwrap_or_default())?;
+            change.url = Some(kept.expose().to_owned());
+        }
+        None => return Err(InvalidPush::Masked { field: "url" }),
+    }
+    Ok(change)
+}
+
 /// Fails if a value is what the API shows instead of a secret.
-fn check_not_masked(change: &PushJson) -> Result<(), InvalidWebhook> {
+fn check_not_masked(change: &PushJson) -> Result<(), InvalidPush> {
     if change.has_masked_header() {
-        return Err(InvalidWebhook::Masked { field: "headers" });
+        return Err(InvalidPush::Masked { field: "headers" });
     }
     if change.has_masked_secret() {
-        return Err(InvalidWebhook::Masked { field: "secrets" });
+        return Err(InvalidPush::Masked { field: "secrets" });
     }
     Ok(())
 }
 
 /// Fails if the change needs values that it does not give: those that are not stored, and all of them if
 /// the requests go to another origin.
-fn check_given(
-    stored: &Stored,
-    change: &PushJson,
-    after: &WebhookConfig,
-) -> Result<(), InvalidWebhook> {
+fn check_given(stored: &Stored, change: &PushJson, after: &PushConfig) -> Result<(), InvalidPush> {
     let header_given = |name: &String| match &change.headers {
         None => false,
         Some(None) => true,
         Some(Some(headers)) => headers.contains_key(name),
     };
-    let before = WebhookUrl::parse(&stored.full.url).map(|url| url.origin()).ok();
+    let before = PushUrl::parse(&stored.full.url).map(|url| url.origin()).ok();
     if before.as_deref() != Some(after.url.origin().as_str()) {
         let field = match () {
             () if !stored.header_names().all(header_given) => Some("headers"),
@@ -190,14 +215,17 @@ fn check_given(
             () => None,
         };
         if let Some(field) = field {
-            return Err(InvalidWebhook::OtherOrigin { field });
+            return Err(InvalidPush::OtherOrigin { field });
         }
     }
     if let Some(name) = stored.missing_headers.iter().find(|name| !header_given(name)) {
         return Err(not_stored(name));
     }
     if stored.secrets_missing && change.secrets.is_none() {
-        return Err(InvalidWebhook::SecretsNotStored);
+        return Err(InvalidPush::SecretsNotStored);
+    }
+    if stored.password_missing && change.url.is_none() {
+        return Err(InvalidPush::PasswordNotStored);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OTHER: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-fn parse(json: Value) -> Result<WebhookConfig, String> {
+fn parse(json: Value) -> Result<PushConfig, String> {
     serde_json::from_value(json).map_err(|error| error.to_string())
 }
 
@@ -15,7 +15,7 @@ fn a_setting_has_defaults_and_keeps_what_it_is_given() {
     let config = parse(json!({"url": "https://example.com"})).unwrap();
     assert_eq!((config.timeout, config.concurrency), (DEFAULT_TIMEOUT, DEFAULT_CONCURRENCY));
     assert_eq!(config.format, WebhookFormat::Plain);
-    assert_eq!(config, WebhookConfig::new("https://example.com").unwrap());
+    assert_eq!(config, PushConfig::new("https://example.com").unwrap());
     let config = parse(json!({
         "url": "http://example.com:8080/a?b=c", "headers": {"X-Team": "a b"}, "timeout": "1m30s",
         "concurrency": 10_000, "secrets": [SECRET, OTHER], "format": "cloudevents",
@@ -24,7 +24,7 @@ fn a_setting_has_defaults_and_keeps_what_it_is_given() {
     assert_eq!(config.headers["x-team"], "a b");
     assert_eq!(config.timeout, Duration::from_secs(90));
     let texts = config.split().unwrap();
-    assert_eq!(WebhookConfig::join(&texts.config, &texts.private), Ok(config));
+    assert_eq!(PushConfig::join(&texts.config, &texts.private), Ok(config));
 }
 
 #[test]
@@ -48,10 +48,10 @@ fn secrets_and_header_values_are_only_in_the_private_text() {
 fn a_header_whose_value_is_lost_is_an_error() {
     let config = parse(json!({"url": "https://example.com", "headers": {"x-key": "1"}})).unwrap();
     let texts = config.split().unwrap();
-    let error = WebhookConfig::join(&texts.config, "").unwrap_err();
+    let error = PushConfig::join(&texts.config, "").unwrap_err();
     let expected = r#"header "x-key": its value is not stored; set the header again"#;
     assert_eq!(error.to_string(), expected);
-    let error = WebhookConfig::join(&texts.config, r#"{"headers": hunter2}"#).unwrap_err();
+    let error = PushConfig::join(&texts.config, r#"{"headers": hunter2}"#).unwrap_err();
     assert_eq!(error.to_string(), "the stored secrets cannot be read");
 }
 
@@ -115,7 +115,7 @@ fn invalid_settings_are_rejected_with_the_field() {
         (json!({"secrets": ["whsec_AAAA"]}), "secrets", "has 3 bytes; the range is 24 to 64"),
         (json!({"secrets": [SECRET, OTHER, SECRET]}), "secrets", "3 secrets are too many"),
     ] {
-        let config = WebhookConfig::new("https://example.com").unwrap();
+        let config = PushConfig::new("https://example.com").unwrap();
         let error = config.merged(&patch).expect_err(&patch.to_string());
         let shown = error.to_string();
         assert!(shown.contains(expected), "{patch}: {shown}");
@@ -123,11 +123,11 @@ fn invalid_settings_are_rejected_with_the_field() {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
     for patch in [json!({"ur": "x"}), json!({"concurrency": -1})] {
-        let config = WebhookConfig::new("https://example.com").unwrap();
+        let config = PushConfig::new("https://example.com").unwrap();
         let error = config.merged(&patch).expect_err(&patch.to_string());
         assert_eq!(error.field(), None, "{error}");
     }
-    let mut config = WebhookConfig::new("https://example.com").unwrap();
+    let mut config = PushConfig::new("https://example.com").unwrap();
     for i in 0..8 {
         config.headers.insert(format!("x-{i}"), "v".repeat(1024));
     }

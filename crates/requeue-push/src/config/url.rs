@@ -1,6 +1,6 @@
 //! The URL that jobs are sent to.
 
-use super::InvalidWebhook;
+use super::{BrokerUrl, InvalidPush};
 use hyper::Uri;
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -16,7 +16,7 @@ pub(super) const MAX_URL_LEN: usize = 2048;
 /// let url = WebhookUrl::parse("https://Example.com/hooks?tenant=7")?;
 /// assert_eq!(url.origin(), "https://example.com:443");
 /// assert!(WebhookUrl::parse("ftp://example.com/").is_err());
-/// # Ok::<(), requeue_push::InvalidWebhook>(())
+/// # Ok::<(), requeue_push::InvalidPush>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookUrl {
@@ -33,12 +33,12 @@ pub struct WebhookUrl {
 
 impl WebhookUrl {
     /// Parses a URL. No error repeats the URL, because it may contain a password.
-    pub fn parse(text: &str) -> Result<Self, InvalidWebhook> {
-        let wrong = |reason: &str| Err(InvalidWebhook::url(reason));
+    pub fn parse(text: &str) -> Result<Self, InvalidPush> {
+        let wrong = |reason: &str| Err(InvalidPush::url(reason));
         if text.len() > MAX_URL_LEN {
             let len = text.len();
             let reason = format!("it has {len} bytes; the limit is {MAX_URL_LEN}");
-            return Err(InvalidWebhook::url(reason));
+            return Err(InvalidPush::url(reason));
         }
         if !text.is_ascii() {
             return wrong(
@@ -54,7 +54,11 @@ impl WebhookUrl {
         let (https, default_port) = match uri.scheme_str() {
             Some("http") => (false, 80),
             Some("https") => (true, 443),
-            Some(_) => return wrong("its scheme must be http or https"),
+            Some(_) => {
+                return wrong(
+                    "its scheme must be http or https, or that of a message broker: amqp, nats, kafka or redis",
+                );
+            }
             None => return wrong("it must begin with http:// or https://"),
         };
         let Some(authority) = uri.authority() else { return wrong("it contains no host") };
@@ -124,6 +128,65 @@ impl WebhookUrl {
 
     pub(crate) fn path(&self) -> &str {
         &self.path
+    }
+}
+
+/// Where the jobs of a kind are sent: an HTTP endpoint, or a place at a message broker.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PushUrl {
+    /// Each job is an HTTP request.
+    Http(WebhookUrl),
+    /// Each job is a message.
+    Broker(BrokerUrl),
+}
+
+impl PushUrl {
+    /// Parses a URL. No error repeats the URL, because it may contain a password.
+    pub fn parse(text: &str) -> Result<Self, InvalidPush> {
+        if BrokerUrl::is_broker(text) {
+            let url = BrokerUrl::parse(text)?;
+            url.check_target()?;
+            return Ok(PushUrl::Broker(url));
+        }
+        WebhookUrl::parse(text).map(PushUrl::Http)
+    }
+
+    /// Returns scheme, host and port. URLs with the same origin are slowed down together.
+    pub fn origin(&self) -> String {
+        match self {
+            PushUrl::Http(url) => url.origin(),
+            PushUrl::Broker(url) => url.origin(),
+        }
+    }
+
+    /// Returns the URL as it was given, with its password.
+    pub fn expose(&self) -> &str {
+        match self {
+            PushUrl::Http(url) => url.as_str(),
+            PushUrl::Broker(url) => url.expose(),
+        }
+    }
+
+    /// Returns the URL with `…` instead of its password.
+    pub fn masked(&self) -> String {
+        match self {
+            PushUrl::Http(url) => url.as_str().to_owned(),
+            PushUrl::Broker(url) => url.masked(),
+        }
+    }
+
+    pub(super) fn as_broker(&self) -> Option<&BrokerUrl> {
+        match self {
+            PushUrl::Http(_) => None,
+            PushUrl::Broker(url) => Some(url),
+        }
+    }
+}
+
+impl fmt::Debug for PushUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.masked().fmt(f)
     }
 }
 

@@ -88,19 +88,14 @@ pub(super) async fn deliver(
         DeliveryOutcome::Unreachable { error }
     });
     let took = clock.now().saturating_since(started_at);
-    let Judged { mut settlement, signal, count } = judge(outcome);
+    let Judged { mut settlement, error, signal, count } = judge(outcome);
     if let Settlement::AckWith(result) = &settlement
         && !slot.hold(result.len())
     {
         // It may wait for the store for long. Without room for it, the job is done without its result.
         settlement = Settlement::Ack;
     }
-    let error = match &settlement {
-        Settlement::Retry { error, .. } | Settlement::Bury { error } => {
-            Some(LastError { at: shared.clock.now(), error: error.clone() })
-        }
-        _ => None,
-    };
+    let error = error.map(|error| LastError { at: shared.clock.now(), error });
     slot.verdict = Some(Verdict { signal, took, error, count });
     settle(shared, &delivery.job, settlement, lease_ends_at).await;
     drop(slot);
@@ -109,6 +104,8 @@ pub(super) async fn deliver(
 /// What becomes of the job, and what the outcome says about the target.
 struct Judged {
     settlement: Settlement,
+    /// Why the delivery failed.
+    error: Option<String>,
     signal: Signal,
     count: fn(&mut DeliveryCounts),
 }
@@ -121,26 +118,43 @@ fn judge(outcome: DeliveryOutcome) -> Judged {
                 Some(result) => Settlement::AckWith(result),
                 None => Settlement::Ack,
             },
+            error: None,
             signal: Signal::Success,
             count: |counts| counts.done += 1,
         },
         DeliveryOutcome::Retry { error, after } => Judged {
-            settlement: Settlement::Retry { delay: cap(after), error },
+            settlement: Settlement::Retry { delay: cap(after), error: error.clone() },
+            error: Some(error),
             signal: Signal::Responded,
             count: |counts| counts.retried += 1,
         },
         DeliveryOutcome::SlowDown { error, after } => Judged {
-            settlement: Settlement::Retry { delay: cap(after), error },
+            settlement: Settlement::Retry { delay: cap(after), error: error.clone() },
+            error: Some(error),
             signal: Signal::SlowDown(cap(after)),
             count: |counts| counts.slowed += 1,
         },
+        DeliveryOutcome::Overloaded { error } => Judged {
+            settlement: Settlement::Release,
+            error: Some(error),
+            signal: Signal::SlowDown(None),
+            count: |counts| counts.slowed += 1,
+        },
         DeliveryOutcome::Unreachable { error } => Judged {
-            settlement: Settlement::Retry { delay: None, error },
+            settlement: Settlement::Retry { delay: None, error: error.clone() },
+            error: Some(error),
+            signal: Signal::Unreachable,
+            count: |counts| counts.unreachable += 1,
+        },
+        DeliveryOutcome::Unavailable { error } => Judged {
+            settlement: Settlement::Release,
+            error: Some(error),
             signal: Signal::Unreachable,
             count: |counts| counts.unreachable += 1,
         },
         DeliveryOutcome::Bury { error } => Judged {
-            settlement: Settlement::Bury { error },
+            settlement: Settlement::Bury { error: error.clone() },
+            error: Some(error),
             signal: Signal::Responded,
             count: |counts| counts.buried += 1,
         },

@@ -1,7 +1,7 @@
 //! The request of a delivery.
 
-use crate::config::{WebhookConfig, WebhookFormat};
-use crate::encode::{header_text, id_part, visible};
+use crate::config::{PushConfig, WebhookFormat, WebhookUrl};
+use crate::encode::{header_text, visible};
 use crate::signature::sign;
 use crate::target::Delivery;
 use http_body_util::Full;
@@ -9,7 +9,7 @@ use hyper::Request;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use requeue_http::times::show_time;
-use requeue_jobs::{Body, ClaimedJob, Timestamp};
+use requeue_jobs::{Body, Timestamp};
 
 /// The longest previous failure in a header, in bytes. Some receivers accept no more than 8 KiB of
 /// headers, of which an id may take 3 KiB.
@@ -20,25 +20,24 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 
 /// Returns the request of an attempt that is made at `now`. Fails with a text for people.
 pub(super) fn request(
-    config: &WebhookConfig,
+    config: &PushConfig,
+    url: &WebhookUrl,
     delivery: &Delivery,
     now: Timestamp,
 ) -> Result<Request<Full<Bytes>>, String> {
     let job = &delivery.job;
-    let (id, seconds) = (webhook_id(job), now.as_millis() / 1000);
+    let (id, seconds) = (delivery.message_id(), now.as_millis() / 1000);
     // The content type of a job is any text.
     let content_type = HeaderValue::from_str(job.body.content_type()).unwrap_or(OCTETS);
-    let mut request = Request::post(config.url.path())
-        .header(header::HOST, config.url.authority())
+    let mut request = Request::post(url.path())
+        .header(header::HOST, url.authority())
         .header(header::CONTENT_TYPE, content_type)
         .header(header::USER_AGENT, concat!("requeue/", env!("CARGO_PKG_VERSION")))
         .header("webhook-id", &id)
-        .header("webhook-timestamp", seconds)
-        .header("requeue-kind", job.kind().as_str())
-        .header("requeue-id", header_text(job.id().as_str()))
-        .header("requeue-attempt", job.attempt)
-        .header("requeue-due", show_time(job.due))
-        .header("requeue-fence", job.receipt.fence().0);
+        .header("webhook-timestamp", seconds);
+    for (name, value) in delivery.headers() {
+        request = request.header(name, value);
+    }
     if let Some(signature) = sign(&config.secrets, &id, seconds, job.body.bytes()) {
         request = request.header("webhook-signature", signature);
     }
@@ -64,14 +63,6 @@ pub(super) fn request(
     request.body(Full::new(body)).map_err(|error| error.to_string())
 }
 
-/// Returns what identifies a job over all its attempts: kind, id and generation.
-///
-/// It contains no full stop, which Standard Webhooks requires of ids that users choose.
-fn webhook_id(job: &ClaimedJob) -> String {
-    let (kind, id) = (id_part(job.kind().as_str()), id_part(job.id().as_str()));
-    format!("{kind}/{id}/{}", job.generation)
-}
-
 /// A body whose bytes are sent without being copied.
 struct SharedBody(Body);
 
@@ -84,7 +75,8 @@ impl AsRef<[u8]> for SharedBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{Fence, Generation, JobId, Kind, Receipt};
+    use crate::config::PushUrl;
+    use requeue_jobs::{ClaimedJob, Fence, Generation, JobId, Kind, Receipt};
 
     fn delivery(id: &str, body: Body) -> Delivery {
         let (kind, id) = (Kind::new("order.close").unwrap(), JobId::new(id).unwrap());
@@ -94,15 +86,17 @@ mod tests {
         Delivery::new(job)
     }
 
-    fn sent(config: &WebhookConfig, delivery: &Delivery) -> Vec<(String, String)> {
-        let request = request(config, delivery, Timestamp::from_millis(1_796_112_001_999)).unwrap();
+    fn sent(config: &PushConfig, delivery: &Delivery) -> Vec<(String, String)> {
+        let PushUrl::Http(url) = &config.url else { panic!("it is a webhook") };
+        let request =
+            request(config, url, delivery, Timestamp::from_millis(1_796_112_001_999)).unwrap();
         let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
         request.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect()
     }
 
     #[test]
     fn a_request_describes_the_job() {
-        let config = WebhookConfig::new("http://example.com:8080/a?b").unwrap();
+        let config = PushConfig::new("http://example.com:8080/a?b").unwrap();
         let mut delivery = delivery("order-7", Body::new(*b"{}", "application/json").unwrap());
         delivery.previous_failure = Some("status 500:\n\"oops\" ü".into());
         let version = concat!("requeue/", env!("CARGO_PKG_VERSION"));
@@ -125,7 +119,7 @@ mod tests {
 
     #[test]
     fn any_id_and_content_type_can_be_sent() {
-        let config = WebhookConfig::new("http://example.com/").unwrap();
+        let config = PushConfig::new("http://example.com/").unwrap();
         let id = "ü/ .\n%".repeat(73);
         let body = Body::new(*b"", "text/plain\r\nx-injected: 1").unwrap();
         let headers = sent(&config, &delivery(&id, body));

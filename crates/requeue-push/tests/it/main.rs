@@ -16,8 +16,8 @@ use requeue_jobs::{
     Body, ClaimedJob, Fence, Generation, JobId, Kind, ManualClock, Receipt, Timestamp, WallClock,
 };
 use requeue_push::{
-    AllowedTargets, Delivery, DeliveryOutcome, PushClient, PushClientOptions, Target, Webhook,
-    WebhookConfig,
+    AllowedTargets, Delivery, DeliveryOutcome, PushClient, PushClientOptions, PushConfig, Target,
+    Webhook,
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -48,8 +48,8 @@ fn client(clock: &ManualClock) -> PushClient {
     PushClient::new(options(clock)).unwrap()
 }
 
-fn config(url: &str, more: Value) -> WebhookConfig {
-    WebhookConfig::new(url).unwrap().merged(&more).unwrap()
+fn config(url: &str, more: Value) -> PushConfig {
+    PushConfig::new(url).unwrap().merged(&more).unwrap()
 }
 
 fn delivery_of(id: &str, body: Body) -> Delivery {
@@ -63,17 +63,13 @@ fn delivery() -> Delivery {
     delivery_of("order-7", Body::new(*b"{\"a\":1}", "application/json").unwrap())
 }
 
-async fn deliver(
-    config: WebhookConfig,
-    client: &PushClient,
-    delivery: &Delivery,
-) -> DeliveryOutcome {
+async fn deliver(config: PushConfig, client: &PushClient, delivery: &Delivery) -> DeliveryOutcome {
     Webhook::new(config, client).unwrap().deliver(delivery).await
 }
 
 /// Delivers a job, and moves the clock on as soon as `ready` holds.
 async fn deliver_and_advance(
-    config: WebhookConfig,
+    config: PushConfig,
     clock: &ManualClock,
     ready: impl FnMut() -> bool,
     by: Duration,

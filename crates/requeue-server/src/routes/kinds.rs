@@ -19,7 +19,7 @@ use requeue_http::wire::{
 };
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{Kind, Settings, StoreError};
-use requeue_push::{InvalidWebhook, WebhookConfig};
+use requeue_push::{InvalidPush, PushConfig};
 
 /// List all kinds that have jobs, settings or schedules.
 #[utoipa::path(
@@ -103,7 +103,7 @@ async fn store_settings(
     let mut settings = patch.apply(before, &app.reading())?;
     if let Some(change) = &patch.push {
         let before = settings.push.take();
-        let changed = change.as_ref().map(|change| WebhookConfig::changed(before.as_ref(), change));
+        let changed = change.as_ref().map(|change| PushConfig::changed(before.as_ref(), change));
         settings.push = changed.transpose().map_err(invalid_push)?;
     }
     // An import sets the default settings of each kind of an export.
@@ -117,11 +117,11 @@ async fn store_settings(
 
 /// Returns the settings without secrets.
 pub(super) fn shown(settings: &Settings) -> SettingsJson {
-    let push = settings.push.as_ref().and_then(WebhookConfig::masked);
+    let push = settings.push.as_ref().and_then(PushConfig::masked);
     SettingsJson { push, ..SettingsJson::from(settings) }
 }
 
-fn invalid_push(error: InvalidWebhook) -> Problem {
+fn invalid_push(error: InvalidPush) -> Problem {
     let field = error.field().map_or_else(|| "push".to_owned(), |field| format!("push.{field}"));
     Problem::new(ProblemType::Invalid, error.to_string()).at(field)
 }

@@ -1,0 +1,134 @@
+//! Publishes messages to an exchange, with publisher confirms.
+
+use super::Connector;
+use super::properties::{properties, short};
+use crate::error::BridgeError;
+use crate::outgoing::Outgoing;
+use crate::target::{BrokerOptions, Publish, PublishFuture};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
+use lapin::{Channel, Confirmation, Connection, Error, ErrorKind};
+use requeue_push::{BrokerUrl, DeliveryOutcome};
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// Publishes the jobs of a kind to an exchange.
+pub(crate) struct AmqpPublisher {
+    url: BrokerUrl,
+    connector: Connector,
+    exchange: String,
+    mandatory: bool,
+    /// Invariant: the channel has confirms. `None` before the first message and after an error.
+    channel: Mutex<Option<Arc<OpenChannel>>>,
+}
+
+/// A channel, and the connection that ends when it is dropped.
+struct OpenChannel {
+    channel: Channel,
+    _connection: Connection,
+}
+
+impl AmqpPublisher {
+    pub(crate) fn new(url: BrokerUrl, options: &BrokerOptions) -> Result<Self, BridgeError> {
+        let connector = Connector::new(&url, options)?;
+        let exchange = url.segments().last().cloned().unwrap_or_default();
+        let mandatory = url.parameter("mandatory") != Some("false");
+        Ok(AmqpPublisher { url, connector, exchange, mandatory, channel: Mutex::new(None) })
+    }
+
+    /// Returns the open channel, or opens one. Deliveries that come meanwhile wait for it.
+    async fn channel(&self) -> Result<Arc<OpenChannel>, String> {
+        let mut open = self.channel.lock().await;
+        if let Some(open) = &*open
+            && open.channel.status().connected()
+        {
+            return Ok(Arc::clone(open));
+        }
+        *open = None;
+        let connection = self.connector.connect().await?;
+        let channel = connection.create_channel().await.map_err(|error| error.to_string())?;
+        let confirms = channel.confirm_select(ConfirmSelectOptions::default()).await;
+        confirms.map_err(|error| error.to_string())?;
+        let opened = Arc::new(OpenChannel { channel, _connection: connection });
+        *open = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Returns the routing key: the template of the URL, or that of the message, or the kind.
+    fn routing_key(&self, message: &Outgoing) -> String {
+        let own = || message.message.key.as_deref().and_then(|key| str::from_utf8(key).ok());
+        match message.template(&self.url, "routing_key") {
+            Some(key) => key,
+            None => own().unwrap_or(&message.kind).to_owned(),
+        }
+    }
+
+    async fn send(&self, message: &Outgoing) -> DeliveryOutcome {
+        let open = match self.channel().await {
+            Ok(open) => open,
+            Err(error) => return DeliveryOutcome::Unavailable { error },
+        };
+        let routing_key = self.routing_key(message);
+        let (Some(exchange), Some(key)) = (short(&self.exchange), short(&routing_key)) else {
+            let len = routing_key.len();
+            let error = format!("the routing key has {len} bytes; the limit of AMQP is 255");
+            return DeliveryOutcome::Bury { error };
+        };
+        let options = BasicPublishOptions { mandatory: self.mandatory, ..Default::default() };
+        let properties = properties(&message.message, Some(&message.id));
+        let payload = &message.message.payload;
+        let sent = open.channel.basic_publish(exchange, key, options, payload, properties).await;
+        let confirmed = match sent {
+            Ok(confirm) => confirm.await,
+            Err(error) => Err(error),
+        };
+        match confirmed {
+            Ok(Confirmation::Ack(None)) => DeliveryOutcome::Done { result: None },
+            Ok(Confirmation::Ack(Some(returned))) => DeliveryOutcome::Retry {
+                error: format!(
+                    "exchange {:?} has no queue for routing key {routing_key:?} ({})",
+                    self.exchange, returned.reply_text
+                ),
+                after: None,
+            },
+            // A queue is full and rejects messages, or its leader is gone.
+            Ok(Confirmation::Nack(_)) => DeliveryOutcome::Overloaded {
+                error: format!(
+                    "a queue of exchange {:?} did not accept the message",
+                    self.exchange
+                ),
+            },
+            Ok(Confirmation::NotRequested) => {
+                DeliveryOutcome::Unavailable { error: "the channel has no confirms".to_owned() }
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Returns the outcome of a message whose channel failed. All messages that wait for a confirmation of the
+    /// channel fail together, also those that the broker has stored.
+    fn failed(&self, error: &Error) -> DeliveryOutcome {
+        let text = format!("exchange {:?}: {error}", self.exchange);
+        let rejected = match error.kind() {
+            ErrorKind::ProtocolError(error) => matches!(
+                error.kind(),
+                AMQPErrorKind::Soft(
+                    AMQPSoftError::NOTFOUND
+                        | AMQPSoftError::ACCESSREFUSED
+                        | AMQPSoftError::PRECONDITIONFAILED
+                ) | AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED)
+            ),
+            _ => false,
+        };
+        match rejected {
+            true => DeliveryOutcome::Retry { error: text, after: None },
+            false => DeliveryOutcome::Unavailable { error: text },
+        }
+    }
+}
+
+impl Publish for AmqpPublisher {
+    fn publish<'a>(&'a self, message: &'a Outgoing) -> PublishFuture<'a> {
+        Box::pin(self.send(message))
+    }
+}

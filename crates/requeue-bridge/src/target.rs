@@ -1,0 +1,86 @@
+//! [`broker_target`]: publishes the jobs of a kind to a message broker.
+
+use crate::error::BridgeError;
+use crate::outgoing::Outgoing;
+use requeue_http::times::show_duration;
+use requeue_push::{
+    Broker, BrokerUrl, Delivery, DeliveryFuture, DeliveryOutcome, PushConfig, PushTarget, PushUrl,
+    Target,
+};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// How connections to brokers are made.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct BrokerOptions {
+    /// A file with certificates of authorities that are trusted in addition to those of the system, in PEM.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// The connection to a broker. It is made when the first message is published, and again after it was lost.
+pub(crate) trait Publish: Send + Sync + 'static {
+    /// Publishes a message, and waits until the broker confirms it. The future may be dropped.
+    fn publish<'a>(&'a self, message: &'a Outgoing) -> PublishFuture<'a>;
+}
+
+pub(crate) type PublishFuture<'a> = Pin<Box<dyn Future<Output = DeliveryOutcome> + Send + 'a>>;
+
+/// Returns the target of a push setting whose URL is that of a message broker. Fails if the setting is
+/// invalid, or this build does not support the broker.
+///
+/// A job is acked when the broker has confirmed its message. While the broker is unreachable or overloaded,
+/// no attempts are counted.
+pub fn broker_target(
+    config: PushConfig,
+    options: &BrokerOptions,
+) -> Result<PushTarget, BridgeError> {
+    config.check()?;
+    let PushUrl::Broker(url) = &config.url else { return Err(BridgeError::NotABroker) };
+    let publisher = publisher(url.clone(), options)?;
+    let (timeout, concurrency, origin) = (config.timeout, config.concurrency, url.origin());
+    let target = BrokerTarget { config, origin, publisher };
+    Ok(PushTarget::new(Arc::new(target), timeout, concurrency))
+}
+
+/// Returns what publishes to a broker, by its scheme.
+#[cfg_attr(not(feature = "amqp"), allow(unused_variables))]
+pub(crate) fn publisher(
+    url: BrokerUrl,
+    options: &BrokerOptions,
+) -> Result<Box<dyn Publish>, BridgeError> {
+    match url.broker() {
+        #[cfg(feature = "amqp")]
+        Broker::Amqp => Ok(Box::new(crate::amqp::AmqpPublisher::new(url, options)?)),
+        broker => Err(BridgeError::NotSupported { broker: broker.scheme() }),
+    }
+}
+
+struct BrokerTarget {
+    config: PushConfig,
+    origin: String,
+    publisher: Box<dyn Publish>,
+}
+
+impl Target for BrokerTarget {
+    fn name(&self) -> String {
+        self.origin.clone()
+    }
+
+    fn deliver<'a>(&'a self, delivery: &'a Delivery) -> DeliveryFuture<'a> {
+        Box::pin(async {
+            let outgoing = match Outgoing::new(&self.config, delivery) {
+                Ok(outgoing) => outgoing,
+                Err(error) => return DeliveryOutcome::Bury { error },
+            };
+            let publish = self.publisher.publish(&outgoing);
+            // The broker may have stored the message: the next attempt has the same id.
+            tokio::time::timeout(self.config.timeout, publish).await.unwrap_or_else(|_| {
+                let timeout = show_duration(self.config.timeout);
+                let error = format!("the broker did not confirm the message within {timeout}");
+                DeliveryOutcome::Unavailable { error }
+            })
+        })
+    }
+}

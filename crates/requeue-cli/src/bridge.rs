@@ -1,0 +1,109 @@
+//! `bridge`: puts the messages of a broker as jobs.
+
+use crate::error::{CliError, Exit, Result};
+use crate::kind;
+use crate::logs;
+use crate::output::Output;
+use crate::signals::Signals;
+use crate::store_args::{IfMissing, StoreArgs};
+use requeue_bridge::{BodyFormat, Bridge, BridgeOptions, DEFAULT_GROUP};
+use requeue_http::wire::{PushJson, SettingsPatch};
+use requeue_jobs::{Jobs, Kind};
+use serde::Serialize;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Where messages come from, and where --to publishes them when they are due:
+  amqp://USER:PASSWORD@HOST/VHOST/EXCHANGE    RabbitMQ; amqps:// with TLS
+
+Headers of a message:
+  x-delay           Delay in milliseconds, as for RabbitMQ's delayed-message plugin
+  requeue-delay     Delay, such as 5m
+  requeue-due       Due time in RFC 3339
+  requeue-key       Id of the job; a message with the same key replaces the job
+                    [default: the id of the message]
+  requeue-cancel    true: remove the job with this key
+
+A message is acknowledged when its job is durable. Invalid messages are published
+to the place that --rejected names, with the reason in the header requeue-error.
+The password in a URL is visible to other users of this machine: set
+REQUEUE_BRIDGE_FROM and REQUEUE_BRIDGE_TO instead.
+
+Examples:
+  requeue bridge orders --from amqp://localhost/orders.delayed --to amqp://localhost/orders
+  requeue bridge reminders --from amqp://localhost/reminders.delayed --format payload")]
+pub(crate) struct Args {
+    /// Kind of the jobs
+    #[arg(value_name = "KIND")]
+    kind: String,
+    /// Consume the messages of this broker
+    #[arg(long, value_name = "URL", env = "REQUEUE_BRIDGE_FROM", hide_env_values = true)]
+    from: String,
+    /// Publish the jobs to this broker when they are due: changes the push setting of the kind
+    #[arg(long, value_name = "URL", env = "REQUEUE_BRIDGE_TO", hide_env_values = true)]
+    to: Option<String>,
+    /// Prefix of the queue that is created for the exchange; bridges with the same one share the messages
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_GROUP)]
+    group: String,
+    /// Queue for invalid messages [default: the consumed queue and `.rejected`]
+    #[arg(long, value_name = "NAME")]
+    rejected: Option<String>,
+    /// Body of the jobs: the whole message, to publish it again, or only its payload, for workers
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Message)]
+    format: Format,
+    #[command(flatten)]
+    logs: logs::LogArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Message,
+    Payload,
+}
+
+/// What was done, for `--json`.
+#[derive(Serialize)]
+struct Summary {
+    put: u64,
+    cancelled: u64,
+    rejected: u64,
+    connections: u64,
+}
+
+pub(crate) async fn bridge(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
+    let mut signals = Signals::with_hangup()?;
+    let _logs = logs::start(&args.logs)?;
+    let kind =
+        Kind::new(args.kind.as_str()).map_err(|error| CliError::from_error(Exit::Usage, &error))?;
+    let mut options = BridgeOptions::default();
+    options.group.clone_from(&args.group);
+    options.rejected.clone_from(&args.rejected);
+    options.broker.ca_file.clone_from(&store_args.ca_file);
+    options.format = match args.format {
+        Format::Message => BodyFormat::Message,
+        Format::Payload => BodyFormat::Payload,
+    };
+    let jobs = Jobs::new(store_args.open(IfMissing::Fail).await?);
+    let bridge = Bridge::new(&jobs, kind.clone(), &args.from, options);
+    let bridge = bridge.map_err(|error| CliError::usage(format!("--from: {error}")))?;
+    if let Some(url) = args.to {
+        let push = PushJson { url: Some(url), ..PushJson::default() };
+        let patch = SettingsPatch { push: Some(Some(push)), ..SettingsPatch::default() };
+        kind::change(store_args, &kind, patch).await?;
+    }
+    let counts = bridge.run(signals.next()).await;
+    out.print(
+        || Summary {
+            put: counts.put,
+            cancelled: counts.cancelled,
+            rejected: counts.rejected,
+            connections: counts.connections,
+        },
+        || {
+            format!(
+                "{} messages put, {} jobs cancelled, {} messages rejected",
+                counts.put, counts.cancelled, counts.rejected
+            )
+        },
+    )
+}
