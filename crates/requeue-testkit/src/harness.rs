@@ -14,6 +14,9 @@ use requeue_jobs::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// How many waits in a row may end although no job can be claimed.
+const MAX_EARLY_ENDS: usize = 2;
 pub(crate) use waiting::Waiting;
 
 /// The default length of a lease.
@@ -341,9 +344,15 @@ impl Harness {
     }
 
     pub(crate) fn wait_for(&self, limit: Duration) -> Waiting<'_> {
-        let mut waiting = self.begin_wait(limit);
-        assert!(!waiting.is_over(), "no job can be claimed, but the wait has ended");
-        waiting
+        // A wait may end early, for example because a notification about a job that is gone comes late. It
+        // may not do so again and again: callers would claim in a busy loop.
+        for _ in 0..=MAX_EARLY_ENDS {
+            let mut waiting = self.begin_wait(limit);
+            if !waiting.is_over() {
+                return waiting;
+            }
+        }
+        panic!("no job can be claimed, but waits end");
     }
 
     /// Begins to wait, whether or not a job can be claimed.
