@@ -17,21 +17,22 @@ Where messages come from, and where --to publishes them when they are due:
   amqp://USER:PASSWORD@HOST/VHOST/EXCHANGE    RabbitMQ; amqps:// with TLS
 
 Headers of a message:
-  x-delay           Delay in milliseconds, as for RabbitMQ's delayed-message plugin
+  x-delay           Delay in milliseconds, as for the delayed-message plugin
   requeue-delay     Delay, such as 5m
   requeue-due       Due time in RFC 3339
   requeue-key       Id of the job; a message with the same key replaces the job
                     [default: the id of the message]
   requeue-cancel    true: remove the job with this key
 
-A message is acknowledged when its job is durable. Invalid messages are published
-to the place that --rejected names, with the reason in the header requeue-error.
+A message is acknowledged when its job is durable. Invalid messages are moved to
+the queue that --rejected names, with the reason in the header requeue-error.
 The password in a URL is visible to other users of this machine: set
 REQUEUE_BRIDGE_FROM and REQUEUE_BRIDGE_TO instead.
 
 Examples:
-  requeue bridge orders --from amqp://localhost/orders.delayed --to amqp://localhost/orders
-  requeue bridge reminders --from amqp://localhost/reminders.delayed --format payload")]
+  requeue bridge orders --from amqp://rabbit/orders.delayed \\
+    --to amqp://rabbit/orders
+  requeue bridge mail --from amqp://rabbit/mail.delayed --format payload")]
 pub(crate) struct Args {
     /// Kind of the jobs
     #[arg(value_name = "KIND")]

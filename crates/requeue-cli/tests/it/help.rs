@@ -2,7 +2,7 @@
 
 use crate::support::Dir;
 
-const COMMANDS: [&str; 31] = [
+const COMMANDS: [&str; 32] = [
     "serve",
     "demo",
     "put",
@@ -26,6 +26,7 @@ const COMMANDS: [&str; 31] = [
     "kind",
     "schedule",
     "work",
+    "bridge",
     "export",
     "import",
     "verify",
