@@ -56,7 +56,10 @@ struct Shared {
 struct State {
     is_over: bool,
     refuses: bool,
-    holds: bool,
+    /// Whether bytes are held on their way to the server, and to the client.
+    holds: [bool; 2],
+    /// The direction that is held from the message that contains these bytes.
+    hold_at: Option<(Direction, Vec<u8>)>,
     /// The number of bytes in this direction after which their connection is cut.
     cut_after: Option<(Direction, usize)>,
     /// The number of messages in this direction before the one instead of which the connection is cut.
@@ -180,12 +183,26 @@ impl Proxy {
 
     /// Holds all bytes in both directions, including those of new connections.
     pub fn hold(&self) {
-        self.shared.change(|state| state.holds = true);
+        self.shared.change(|state| state.holds = [true; 2]);
     }
 
-    /// Forwards the bytes that were held, in their order.
+    /// Holds all bytes in this direction, including those of new connections, from the next message that
+    /// contains `bytes`: that message is held, too. The other direction is forwarded. A message is what the
+    /// proxy reads at once. Without bytes, it is the next message. Replaces an earlier call that has not taken
+    /// effect yet.
+    pub fn hold_at(&self, direction: Direction, bytes: &[u8]) {
+        self.shared.change(|state| state.hold_at = Some((direction, bytes.to_vec())));
+    }
+
+    /// Returns whether bytes are held in this direction, or would be.
+    pub fn is_holding(&self, direction: Direction) -> bool {
+        self.shared.state().holds[direction as usize]
+    }
+
+    /// Forwards the bytes that were held, in their order. Cancels a [`hold_at`](Self::hold_at) that has not
+    /// taken effect yet.
     pub fn release(&self) {
-        self.shared.change(|state| state.holds = false);
+        self.shared.change(|state| (state.holds, state.hold_at) = ([false; 2], None));
     }
 }
 
@@ -289,7 +306,7 @@ impl Shared {
             if read == 0 {
                 return Ok(Ended::Itself);
             }
-            let (pass, cut) = self.may_pass(number, direction, read);
+            let (pass, cut) = self.may_pass(number, direction, &buffer[..read]);
             to.write_all(&buffer[..pass])?;
             if cut {
                 return Ok(Ended::Cut);
@@ -297,12 +314,19 @@ impl Shared {
         }
     }
 
-    /// Waits until bytes may be forwarded. Returns how many of `bytes`, and whether the connection is
+    /// Waits until a message may be forwarded. Returns how many of its bytes, and whether the connection is
     /// cut after them.
-    fn may_pass(&self, number: u64, direction: Direction, bytes: usize) -> (usize, bool) {
+    fn may_pass(&self, number: u64, direction: Direction, message: &[u8]) -> (usize, bool) {
         let mut state = self.state();
         let is_open = |state: &State| state.links.iter().any(|link| link.number == number);
-        while state.holds && is_open(&state) {
+        if let Some((of, bytes)) = &state.hold_at
+            && *of == direction
+            && contains(message, bytes)
+        {
+            state.hold_at = None;
+            state.holds[direction as usize] = true;
+        }
+        while state.holds[direction as usize] && is_open(&state) {
             state = self.wait(state);
         }
         if !is_open(&state) {
@@ -321,7 +345,7 @@ impl Shared {
         }
         match &mut state.cut_after {
             Some((of, left)) if *of == direction => {
-                let pass = bytes.min(*left);
+                let pass = message.len().min(*left);
                 *left -= pass;
                 // Even if no bytes are left: the next byte might never come.
                 let cut = *left == 0;
@@ -330,7 +354,11 @@ impl Shared {
                 }
                 (pass, cut)
             }
-            _ => (bytes, false),
+            _ => (message.len(), false),
         }
     }
+}
+
+fn contains(message: &[u8], bytes: &[u8]) -> bool {
+    bytes.is_empty() || message.windows(bytes.len()).any(|part| part == bytes)
 }

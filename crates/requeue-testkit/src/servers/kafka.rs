@@ -1,7 +1,7 @@
 //! A Kafka broker.
 
 use super::process::{Process, folder};
-use super::{SLOW_START, free_port, installed, is_available};
+use super::{SLOW_START, certificates, free_port, installed, is_available};
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
@@ -91,7 +91,7 @@ impl KafkaServer {
 
     /// Starts a broker with these lines in its `server.properties`, such as `num.partitions=3`.
     pub fn with(settings: &[&str]) -> Self {
-        Self::on_port(None, settings)
+        Self::in_folder(folder("kafka"), None, settings)
     }
 
     /// Starts a broker on this [port](free_port) that directs clients to the port `advertised` of
@@ -101,12 +101,37 @@ impl KafkaServer {
     ///
     /// If it does not start, for example because the port is in use.
     pub fn with_advertised(port: u16, advertised: u16, settings: &[&str]) -> Self {
-        Self::on_port(Some((port, advertised)), settings)
+        Self::in_folder(folder("kafka"), Some((port, advertised)), settings)
     }
 
-    /// Starts a broker on this port with its advertised port, or on any port.
-    fn on_port(ports: Option<(u16, u16)>, settings: &[&str]) -> Self {
+    /// Starts a broker whose clients have to use TLS. Its folder contains the certificates: `ca.crt`, and
+    /// `client.crt` with `client.key`. Tools do not use TLS. The lines may change the listener `CLIENTS`, for
+    /// example with `listener.name.clients.ssl.client.auth=required`.
+    pub fn with_tls(settings: &[&str]) -> Self {
         let dir = folder("kafka");
+        certificates::make(&dir);
+        let read = |name: &str| fs::read(dir.join(name)).expect("it was written");
+        let store = dir.join("server.pem");
+        fs::write(&store, [read("server.key"), read("server.crt"), read("ca.crt")].concat())
+            .expect("files can be written");
+        let own = [
+            "listener.security.protocol.map=CLIENTS:SSL,TOOLS:PLAINTEXT,CONTROLLER:PLAINTEXT"
+                .into(),
+            "listener.name.clients.ssl.keystore.type=PEM".into(),
+            format!("listener.name.clients.ssl.keystore.location={}", store.display()),
+            "listener.name.clients.ssl.truststore.type=PEM".into(),
+            format!(
+                "listener.name.clients.ssl.truststore.location={}",
+                dir.join("ca.crt").display()
+            ),
+        ];
+        let settings: Vec<_> =
+            own.iter().map(String::as_str).chain(settings.iter().copied()).collect();
+        Self::in_folder(dir, None, &settings)
+    }
+
+    /// Starts a broker in a folder, on this port with its advertised port, or on any port.
+    fn in_folder(dir: PathBuf, ports: Option<(u16, u16)>, settings: &[&str]) -> Self {
         let data = dir.join("data");
         fs::create_dir(&data).expect("temporary folders can be made");
         fs::write(data.join("meta.properties"), META_PROPERTIES).expect("files can be written");

@@ -52,7 +52,12 @@ impl NatsServer {
 
     /// Starts a server with these arguments.
     pub fn with(arguments: &[&str]) -> Self {
-        Self::in_folder(folder("nats"), arguments)
+        Self::in_folder(folder("nats"), arguments, "")
+    }
+
+    /// Starts a server with this text in its configuration file, such as accounts.
+    pub fn with_configuration(text: &str) -> Self {
+        Self::in_folder(folder("nats"), &[], text)
     }
 
     /// Starts a server that requires TLS. Its folder contains the certificate `ca.crt`.
@@ -60,7 +65,7 @@ impl NatsServer {
         let dir = folder("nats");
         certificates::make(&dir);
         let tls = ["--tls", "--tlscert", "server.crt", "--tlskey", "server.key"];
-        Self::in_folder(dir, &[&tls[..], arguments].concat())
+        Self::in_folder(dir, &[&tls[..], arguments].concat(), "")
     }
 
     /// Starts a server that requires TLS and a certificate of the client. Its folder contains the
@@ -71,8 +76,9 @@ impl NatsServer {
     }
 
     /// Starts a server in a folder that may contain its certificates.
-    fn in_folder(dir: PathBuf, arguments: &[&str]) -> Self {
-        fs::write(dir.join("nats.conf"), CONFIGURATION).expect("files can be written");
+    fn in_folder(dir: PathBuf, arguments: &[&str], configuration: &str) -> Self {
+        let configuration = format!("{CONFIGURATION}{configuration}");
+        fs::write(dir.join("nats.conf"), configuration).expect("files can be written");
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let mut server = NatsServer { port: 0, dir, arguments, process: None };
         // Another process may take the port in between.

@@ -205,3 +205,32 @@ fn a_cut_at_a_message_drops_that_message_and_its_connection() {
         assert!(echoes(&mut client, b"first") && echoes(&mut client, b"second"));
     }
 }
+
+#[test]
+fn one_direction_is_held_from_a_message_and_the_other_is_not() {
+    let (proxy, received) = proxy();
+    let mut client = connect(&proxy);
+    proxy.hold_at(Direction::ToServer, b"ack");
+    assert!(echoes(&mut client, b"claim"));
+    assert!(!proxy.is_holding(Direction::ToServer));
+    client.write_all(b"an ack of a job").unwrap();
+    while !proxy.is_holding(Direction::ToServer) {
+        thread::yield_now();
+    }
+    assert!(!proxy.is_holding(Direction::ToClient));
+    // The message is lost with its connection.
+    proxy.cut();
+    assert_eq!(received.recv().unwrap(), b"claim");
+    proxy.release();
+    let mut client = connect(&proxy);
+    proxy.hold_at(Direction::ToClient, b"");
+    client.write_all(b"hello").unwrap();
+    while !proxy.is_holding(Direction::ToClient) {
+        thread::yield_now();
+    }
+    client.shutdown(Shutdown::Write).unwrap();
+    // The server has got the message.
+    assert_eq!(received.recv().unwrap(), b"hello");
+    proxy.release();
+    assert_eq!(rest(&mut client), b"hello");
+}
