@@ -38,6 +38,10 @@ pub const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The default number of requests of a kind that a node has in flight.
 pub const DEFAULT_CONCURRENCY: u32 = 10;
 
+/// The default number of messages of a kind that a node publishes to a broker and that are not confirmed yet.
+/// Brokers confirm them together.
+pub const DEFAULT_BROKER_CONCURRENCY: u32 = 256;
+
 /// The highest number of requests of a kind that a node has in flight. Each takes a connection.
 pub const MAX_CONCURRENCY: u32 = 10_000;
 
@@ -135,8 +139,8 @@ struct FullJson {
     headers: BTreeMap<String, String>,
     #[serde(default = "default_timeout")]
     timeout: String,
-    #[serde(default = "default_concurrency")]
-    concurrency: u32,
+    #[serde(default)]
+    concurrency: Option<u32>,
     #[serde(default)]
     secrets: Vec<String>,
     #[serde(default)]
@@ -162,8 +166,8 @@ struct ConfigJson {
     headers: Vec<String>,
     #[serde(default = "default_timeout")]
     timeout: String,
-    #[serde(default = "default_concurrency")]
-    concurrency: u32,
+    #[serde(default)]
+    concurrency: Option<u32>,
     #[serde(default)]
     format: WebhookFormat,
     /// The masked secrets, if this is what the API shows: an export through the API contains that.
@@ -189,18 +193,22 @@ fn default_timeout() -> String {
     show_duration(DEFAULT_TIMEOUT)
 }
 
-fn default_concurrency() -> u32 {
-    DEFAULT_CONCURRENCY
+fn default_concurrency(url: &PushUrl) -> u32 {
+    match url.as_broker() {
+        Some(_) => DEFAULT_BROKER_CONCURRENCY,
+        None => DEFAULT_CONCURRENCY,
+    }
 }
 
 impl PushConfig {
     /// Returns a setting with this URL and otherwise default values. Fails if the URL is invalid.
     pub fn new(url: &str) -> Result<Self, InvalidPush> {
+        let url = PushUrl::parse(url)?;
         Ok(PushConfig {
-            url: PushUrl::parse(url)?,
             headers: BTreeMap::new(),
             timeout: DEFAULT_TIMEOUT,
-            concurrency: DEFAULT_CONCURRENCY,
+            concurrency: default_concurrency(&url),
+            url,
             secrets: Vec::new(),
             format: WebhookFormat::default(),
         })
@@ -305,7 +313,7 @@ impl PushConfig {
             url: self.url.expose().to_owned(),
             headers: self.headers.clone(),
             timeout: show_duration(self.timeout),
-            concurrency: self.concurrency,
+            concurrency: Some(self.concurrency),
             secrets: self.secrets.iter().map(|secret| secret.expose().to_owned()).collect(),
             format: self.format,
         }
@@ -323,11 +331,12 @@ impl TryFrom<FullJson> for PushConfig {
             return Err(InvalidPush::TooManySecrets { count, limit: MAX_SECRETS });
         }
         let secrets = json.secrets.iter().map(|text| SigningSecret::parse(text));
+        let url = PushUrl::parse(&json.url)?;
         let config = PushConfig {
-            url: PushUrl::parse(&json.url)?,
             headers: headers::lower_case(json.headers)?,
             timeout,
-            concurrency: json.concurrency,
+            concurrency: json.concurrency.unwrap_or_else(|| default_concurrency(&url)),
+            url,
             secrets: secrets.collect::<Result<_, _>>()?,
             format: json.format,
         };

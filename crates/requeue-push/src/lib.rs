@@ -35,9 +35,10 @@ pub use circuit::{
 };
 pub use client::{PushClient, PushClientError, PushClientOptions};
 pub use config::{
-    Broker, BrokerUrl, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT, InvalidPush, MAX_CONCURRENCY,
-    MAX_HEADERS, MAX_SECRETS, MAX_TEXT_LEN, MAX_TIMEOUT, MIN_TIMEOUT, PushConfig, PushTexts,
-    PushUrl, PushView, SigningSecret, WebhookFormat, WebhookUrl, fill_template,
+    Broker, BrokerUrl, DEFAULT_BROKER_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT,
+    InvalidPush, MAX_CONCURRENCY, MAX_HEADERS, MAX_SECRETS, MAX_TEXT_LEN, MAX_TIMEOUT, MIN_TIMEOUT,
+    PushConfig, PushTexts, PushUrl, PushView, SigningSecret, WebhookFormat, WebhookUrl,
+    fill_template,
 };
 pub use pusher::{
     DEFAULT_MAX_BYTES, DEFAULT_MAX_IN_FLIGHT, DURATION_BOUNDS, DeliveryCounts, DurationHistogram,

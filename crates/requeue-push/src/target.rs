@@ -35,6 +35,13 @@ pub trait Target: Send + Sync + 'static {
     /// as `https://example.com:443`. Targets with the same name are slowed down together.
     fn name(&self) -> String;
 
+    /// Whether jobs that are claimed together are delivered in their order: the future of each is polled before
+    /// the next one is made. For targets that pass a job on when their future is first polled, such as
+    /// message brokers. Default: `false`, which distributes deliveries over the threads of the runtime.
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
     /// Delivers a job. A delivery that fails may have reached the target: it receives a job at least once.
     fn deliver<'a>(&'a self, delivery: &'a Delivery) -> DeliveryFuture<'a>;
 }

@@ -143,7 +143,7 @@ impl PushConfig {
             url: Some(url),
             headers: Some(Some(headers)),
             timeout: Some(Some(timeout)),
-            concurrency: Some(Some(concurrency)),
+            concurrency: Some(concurrency),
             secrets: Some(Some(secrets.map(|secret| secret.hint()).collect())),
             format: Some(format.as_str().map(str::to_owned)),
         };

@@ -14,6 +14,9 @@ fn parse(json: Value) -> Result<PushConfig, String> {
 fn a_setting_has_defaults_and_keeps_what_it_is_given() {
     let config = parse(json!({"url": "https://example.com"})).unwrap();
     assert_eq!((config.timeout, config.concurrency), (DEFAULT_TIMEOUT, DEFAULT_CONCURRENCY));
+    let broker = PushConfig::new("nats://h/orders").unwrap();
+    let changed = broker.merged(&json!({"concurrency": null})).unwrap();
+    assert_eq!((broker.concurrency, changed.concurrency), (256, 256));
     assert_eq!(config.format, WebhookFormat::Plain);
     assert_eq!(config, PushConfig::new("https://example.com").unwrap());
     let config = parse(json!({

@@ -103,7 +103,7 @@ async fn claim(
     let found = jobs.len();
     for job in jobs {
         let slot = Slot::new(shared, &grant, &job);
-        start(shared, &grant, slot, job, lease_ends_at, deliveries);
+        start(shared, &grant, slot, job, lease_ends_at, deliveries).await;
     }
     match error {
         Some(error) => {
@@ -115,7 +115,8 @@ async fn claim(
     }
 }
 
-fn start(
+/// Starts a delivery. If the target keeps the order, it has begun when this returns.
+async fn start(
     shared: &Arc<Shared>,
     grant: &Grant,
     slot: Slot,
@@ -124,7 +125,8 @@ fn start(
     deliveries: &mut JoinSet<()>,
 ) {
     let (shared, push) = (Arc::clone(shared), grant.push.clone());
-    deliveries.spawn(async move {
+    let keeps_order = push.target.keeps_order();
+    let mut delivery = Box::pin(async move {
         // If the runtime was busy for so long that the lease could end during the delivery, or if the
         // pusher was shut down, the job is not started.
         let left = lease_ends_at.saturating_since(shared.clock().now());
@@ -135,6 +137,13 @@ fn start(
         }
         attempt::deliver(&shared, &push, slot, job, lease_ends_at).await;
     });
+    // Spawned tasks begin in any order. Unconstrained, because the budget of a task is smaller than a claim, and
+    // a future that has used it up does nothing when it is polled.
+    let begin = poll_fn(|cx| Poll::Ready(delivery.as_mut().poll(cx).is_ready()));
+    let has_ended = keeps_order && tokio::task::unconstrained(begin).await;
+    if !has_ended {
+        deliveries.spawn(delivery);
+    }
 }
 
 /// Waits until there may be a job.

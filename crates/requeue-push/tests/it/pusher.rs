@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Mutex;
 
 pub(super) const KIND: &str = "order.close";
 
@@ -451,4 +452,45 @@ async fn a_target_that_panics_or_hangs_is_a_failed_attempt() {
         assert_eq!(job.failures[0].error.as_deref(), Some(error));
     }
     assert_eq!(node.pusher.shut_down(Duration::from_secs(1)).await, 0);
+}
+
+/// Records the jobs in the order in which their deliveries begin.
+struct InOrder(Mutex<Vec<String>>);
+
+impl Target for InOrder {
+    fn name(&self) -> String {
+        "in order".to_owned()
+    }
+
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
+    fn deliver<'a>(&'a self, delivery: &'a Delivery) -> DeliveryFuture<'a> {
+        Box::pin(async {
+            // As a client library does it: the message goes through a lock of the runtime.
+            let mut begun = self.0.lock().await;
+            begun.push(delivery.job.id().to_string());
+            drop(begun);
+            tokio::task::yield_now().await;
+            super::DONE
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn jobs_of_a_target_that_keeps_the_order_begin_in_it() {
+    let node = Node::new();
+    let target = Arc::new(InOrder(Mutex::default()));
+    for id in 0..1000 {
+        node.put([id]).await;
+        node.clock.advance(Duration::from_millis(1));
+    }
+    let timeout = Duration::from_secs(10);
+    let push = PushTarget::new(Arc::<InOrder>::clone(&target), timeout, 256);
+    node.pusher.set(kind(), Some(push));
+    node.until_empty().await;
+    let begun = target.0.lock().await;
+    let expected: Vec<_> = (0..1000).map(|id| format!("job-{id:04}")).collect();
+    assert_eq!(*begun, expected);
 }
