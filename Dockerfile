@@ -7,19 +7,24 @@
 # For more, see docs/operations.md.
 
 FROM rust:1.95-slim-bookworm AS build
+# For example `brokers`, for RabbitMQ, NATS, Kafka and Redis Streams: see docs/bridge.md.
+ARG FEATURES=""
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends g++ libssl-dev make pkg-config zlib1g-dev \
+    && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
 # The compiled crates stay in build caches for the next build. The program is copied out of them.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked -p requeue-cli \
+    cargo build --release --locked -p requeue-cli --features "$FEATURES" \
     && cp target/release/requeue /usr/local/bin/requeue
 
 FROM debian:bookworm-slim
-# ca-certificates is for rediss://, https:// and Postgres with sslmode=verify-full. `requeue work --exec`
-# uses the shell of this image.
+# ca-certificates is for rediss://, https:// and Postgres with sslmode=verify-full, and the libraries are for
+# Kafka. `requeue work --exec` uses the shell of this image.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates \
+    && apt-get install -y --no-install-recommends ca-certificates libssl3 zlib1g \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin requeue \
     && install -d -o requeue -g requeue -m 0700 /data

@@ -9,11 +9,11 @@ pub(crate) use source::{AmqpSource, check_source};
 
 use crate::error::BridgeError;
 use crate::target::BrokerOptions;
-use lapin::tcp::OwnedTLSConfig;
+use crate::tls::{client_certificate, own_authorities};
+use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{Connection, ConnectionProperties};
 use requeue_push::BrokerUrl;
-use std::fs;
 use std::time::Duration;
 
 /// How long a connection attempt may take.
@@ -33,18 +33,21 @@ const GUEST: &str = "guest";
 #[derive(Clone)]
 pub(crate) struct Connector {
     uri: AMQPUri,
-    ca: Option<String>,
+    tls: OwnedTLSConfig,
     origin: String,
 }
 
 impl Connector {
     /// Fails if the file of certificates cannot be read.
     pub(crate) fn new(url: &BrokerUrl, options: &BrokerOptions) -> Result<Self, BridgeError> {
-        let ca = options.ca_file.as_ref().map(|file| {
-            fs::read_to_string(file).map_err(|error| BridgeError::Setting {
-                reason: format!("certificates in {}: {error}", file.display()),
-            })
-        });
+        let tls = OwnedTLSConfig {
+            identity: client_certificate(options)?.map(|client| OwnedIdentity::PKCS8 {
+                pem: client.certificate.into_bytes(),
+                key: client.key.into_bytes(),
+            }),
+            // In addition to those of the system.
+            cert_chain: own_authorities(options)?,
+        };
         let (host, port) = url.hosts()[0].clone();
         let vhost = match url.segments() {
             [vhost, _place] => vhost.clone(),
@@ -63,15 +66,15 @@ impl Connector {
             vhost,
             query: AMQPQueryString { heartbeat: Some(HEARTBEAT), ..AMQPQueryString::default() },
         };
-        Ok(Connector { uri, ca: ca.transpose()?, origin: url.origin() })
+        Ok(Connector { uri, tls, origin: url.origin() })
     }
 
     /// Fails with a text for people, without the password.
     pub(crate) async fn connect(&self) -> Result<Connection, String> {
-        let tls = OwnedTLSConfig { cert_chain: self.ca.clone(), ..OwnedTLSConfig::default() };
         let runtime = lapin::runtime::default_runtime().map_err(|error| error.to_string())?;
         let name = ConnectionProperties::default().with_connection_name("requeue".into());
-        let connect = Connection::connect_uri_with_config(self.uri.clone(), name, tls, runtime);
+        let connect =
+            Connection::connect_uri_with_config(self.uri.clone(), name, self.tls.clone(), runtime);
         match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err(format!("no connection to {}: {error}", self.origin)),

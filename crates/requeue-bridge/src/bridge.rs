@@ -29,18 +29,19 @@ const BATCH: usize = 256;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// The default prefix of queues: see [`BridgeOptions::group`].
+/// The default consumer group: see [`BridgeOptions::group`].
 pub const DEFAULT_GROUP: &str = "requeue";
 
 /// What a [`Bridge`] is made with.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BridgeOptions {
-    /// The prefix of the queue that is created for an exchange (default: `requeue`). Bridges with the same one
-    /// share the messages.
+    /// The consumer group of Kafka and Redis, or the prefix of the queue of RabbitMQ or the consumer of NATS
+    /// that is created (default: `requeue`). Bridges with the same one share the messages.
     pub group: String,
-    /// The queue that invalid messages are published to, at the same broker. Default: the consumed queue and
-    /// `.rejected`.
+    /// Where invalid messages are published to, at the same broker: a queue of RabbitMQ, a subject of NATS, a
+    /// topic of Kafka or a stream of Redis. Default: the name of what is consumed and `.rejected`, or for NATS
+    /// the subject `requeue.rejected.` and the name of the consumer.
     pub rejected: Option<String>,
     /// How the body of a job is made from a message.
     pub format: BodyFormat,
@@ -227,12 +228,12 @@ impl Bridge {
                 Action::Cancel(id) => {
                     // After the puts before it.
                     let puts = std::mem::take(&mut puts);
-                    self.put(puts, &mut done, &mut rejected, stop.as_mut()).await?;
-                    self.cancel(id, &mut done, stop.as_mut()).await?;
+                    self.put(source, puts, &mut done, &mut rejected, stop.as_mut()).await?;
+                    self.cancel(source, id, &mut done, stop.as_mut()).await?;
                 }
             }
         }
-        self.put(puts, &mut done, &mut rejected, stop.as_mut()).await?;
+        self.put(source, puts, &mut done, &mut rejected, stop.as_mut()).await?;
         for (n, reason) in rejected {
             tracing::warn!(reason, "rejected a message");
             source.reject(&batch[n].message, &reason).await.map_err(Interrupted::Connection)?;
@@ -248,6 +249,7 @@ impl Bridge {
     /// Puts jobs in their order, and tries again until each is durable or rejected by the store.
     async fn put(
         &self,
+        source: &mut dyn Source,
         puts: Vec<(usize, Put)>,
         done: &mut BridgeCounts,
         rejected: &mut Vec<(usize, String)>,
@@ -281,7 +283,7 @@ impl Bridge {
                     }
                 };
                 if let Some(error) = error {
-                    pause = self.pause(pause, &error, stop.as_mut()).await?;
+                    pause = self.pause(source, pause, &error, stop.as_mut()).await?;
                 }
             }
         }
@@ -290,6 +292,7 @@ impl Bridge {
 
     async fn cancel(
         &self,
+        source: &mut dyn Source,
         id: JobId,
         done: &mut BridgeCounts,
         mut stop: std::pin::Pin<&mut impl Future<Output = ()>>,
@@ -309,13 +312,14 @@ impl Bridge {
                     return Ok(());
                 }
             };
-            pause = self.pause(pause, &error, stop.as_mut()).await?;
+            pause = self.pause(source, pause, &error, stop.as_mut()).await?;
         }
     }
 
     /// Waits before a call to the store is repeated. Returns the next pause.
     async fn pause(
         &self,
+        source: &mut dyn Source,
         pause: Duration,
         error: &StoreError,
         stop: std::pin::Pin<&mut impl Future<Output = ()>>,
@@ -323,9 +327,11 @@ impl Bridge {
         tracing::warn!(%error, "messages wait for the store");
         tokio::select! {
             biased;
-            () = stop => Err(Interrupted::Stopped),
-            () = tokio::time::sleep(pause) => Ok(pause.saturating_mul(2).min(MAX_PAUSE)),
+            () = stop => return Err(Interrupted::Stopped),
+            () = tokio::time::sleep(pause) => {}
         }
+        source.keep().await.map_err(Interrupted::Connection)?;
+        Ok(pause.saturating_mul(2).min(MAX_PAUSE))
     }
 }
 

@@ -10,10 +10,12 @@ pub enum BridgeError {
     #[error(transparent)]
     Invalid(#[from] InvalidPush),
     /// The URL is not that of a message broker.
-    #[error("the url must begin with amqp:// or amqps://")]
+    #[error(
+        "the url must begin with amqp, amqps, nats, nats+tls, kafka, kafka+tls, redis or rediss, and ://"
+    )]
     NotABroker,
     /// This build does not support the broker.
-    #[error("this build does not support {broker}{}", if *.broker == "amqp" { "; build it with --features amqp" } else { "" })]
+    #[error("this build does not support {broker}; build it with --features brokers")]
     NotSupported {
         /// The scheme of its URLs, such as `amqp`.
         broker: &'static str,

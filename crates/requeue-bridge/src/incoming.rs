@@ -27,7 +27,8 @@ pub(crate) struct Received {
     pub(crate) message: Message,
     /// The id that the publisher or the broker gave the message. The same if it is received again.
     pub(crate) id: Option<String>,
-    /// When the broker got the message. A delay counts from then, or else from when it was received.
+    /// When the broker got the message. A delay counts from then, or else from when it was received. A time
+    /// in the future, from another clock, is ignored.
     pub(crate) at: Option<Timestamp>,
 }
 
@@ -74,7 +75,7 @@ fn action(
         BodyFormat::Payload => message.to_plain_body(),
     };
     let mut put = Put::new(kind.clone(), id, body.map_err(|error| error.to_string())?);
-    put.due = due(message, received.at.unwrap_or(now), now)?;
+    put.due = due(message, received.at.unwrap_or(now).min(now), now)?;
     Ok(Action::Put(put))
 }
 
@@ -167,6 +168,10 @@ mod tests {
         let Action::Put(put) = decide(&received, &kind, BodyFormat::Message, NOW) else { panic!() };
         assert_eq!(put.due, Due::At(NOW.saturating_add(Duration::from_secs(6))));
         assert_eq!(put.id.as_str().len(), 20);
+        let ahead = Some(Timestamp::from_millis(NOW.as_millis() + 4000));
+        let received = Received { at: ahead, ..received };
+        let Action::Put(put) = decide(&received, &kind, BodyFormat::Message, NOW) else { panic!() };
+        assert_eq!(put.due, Due::At(NOW.saturating_add(Duration::from_secs(10))));
     }
 
     #[test]
@@ -175,7 +180,7 @@ mod tests {
         assert_eq!(put.id.as_str(), "order-7");
         let Action::Put(put) = with(&[]) else { panic!() };
         assert_eq!(put.id.as_str(), "m-1");
-        let cancel = with(&[("requeue-key", "order-7".into()), ("requeue-cancel", "true".into())]);
+        let cancel = with(&[("Requeue-Key", "order-7".into()), ("requeue-cancel", "true".into())]);
         assert_eq!(cancel, Action::Cancel(JobId::new("order-7").unwrap()));
     }
 

@@ -25,7 +25,8 @@ pub struct Message {
     pub payload: Vec<u8>,
     /// The type of the content, if the publisher specified it.
     pub content_type: Option<String>,
-    /// What the broker routes or partitions by: the routing key of RabbitMQ, or the key of Kafka.
+    /// What the broker routes or partitions by: the routing key of RabbitMQ, the subject of NATS, or the key
+    /// of Kafka.
     pub key: Option<Vec<u8>>,
     /// The headers, in their order. A name may occur several times.
     pub headers: Vec<(String, HeaderValue)>,
@@ -122,9 +123,11 @@ impl Message {
         Message { payload: payload.into(), ..Message::default() }
     }
 
-    /// Returns the value of the first header with this name.
+    /// Returns the value of the first header with this name. Upper and lower case are the same: client
+    /// libraries differ in how they write names.
     pub fn header(&self, name: &str) -> Option<&HeaderValue> {
-        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value)
+        let mut headers = self.headers.iter();
+        headers.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// Returns the whole message as the body of a job. Fails if it is too long.

@@ -25,9 +25,11 @@ impl Outgoing {
     /// Fails with a text for people if the job has a stored message that cannot be read.
     pub(crate) fn new(config: &PushConfig, delivery: &Delivery) -> Result<Self, String> {
         let mut message = Message::from_body(&delivery.job.body)?;
-        message.headers.retain(|(name, _)| !CONTROL_HEADERS.contains(&name.as_str()));
+        message.headers.retain(|(name, _)| {
+            !CONTROL_HEADERS.iter().any(|control| name.eq_ignore_ascii_case(control))
+        });
         for (name, value) in &mut message.headers {
-            if name == X_DELAY {
+            if name.eq_ignore_ascii_case(X_DELAY) {
                 // As the plugin does it: consumers see that the message was delayed, and it is not delayed again.
                 if let Some(delay) = milliseconds(value) {
                     *value = HeaderValue::Int(-delay.saturating_abs());
@@ -48,17 +50,19 @@ impl Outgoing {
     }
 
     /// Returns the parameter of the URL with this name, as a template of the job. `None` if the URL lacks it.
+    #[cfg_attr(not(any(feature = "amqp", feature = "kafka")), allow(dead_code))]
     pub(crate) fn template(&self, url: &BrokerUrl, name: &str) -> Option<String> {
-        url.parameter(name).map(|template| self.fill(template, str::to_owned))
+        url.parameter(name).map(|template| self.fill(template, |_, value| value.to_owned()))
     }
 
-    /// Fills a template with what describes the job. `encode` makes a value fit for the place.
-    pub(crate) fn fill(&self, template: &str, encode: impl Fn(&str) -> String) -> String {
+    /// Fills a template with what describes the job. `encode` gets a name and its value, and makes the value
+    /// fit for the place.
+    pub(crate) fn fill(&self, template: &str, encode: impl Fn(&str, &str) -> String) -> String {
         let key = self.message.key.as_deref().map(String::from_utf8_lossy);
         let filled = fill_template(template, |name| match name {
-            "id" => Some(encode(&self.job_id)),
-            "kind" => Some(encode(&self.kind)),
-            "key" => Some(encode(key.as_deref().unwrap_or(&self.job_id))),
+            "id" => Some(encode(name, &self.job_id)),
+            "kind" => Some(encode(name, &self.kind)),
+            "key" => Some(encode(name, key.as_deref().unwrap_or(&self.job_id))),
             _ => None,
         });
         filled.unwrap_or_else(|| template.to_owned())

@@ -17,11 +17,19 @@ use std::sync::Arc;
 pub struct BrokerOptions {
     /// A file with certificates of authorities that are trusted in addition to those of the system, in PEM.
     pub ca_file: Option<PathBuf>,
+    /// A file with the certificate that clients present to brokers, in PEM. Requires `client_key`.
+    pub client_cert: Option<PathBuf>,
+    /// A file with the private key of that certificate, in PEM.
+    pub client_key: Option<PathBuf>,
+    /// A `.creds` file with the JWT and the key of a NATS user. Used for all NATS servers.
+    pub nats_creds_file: Option<PathBuf>,
 }
 
 /// The connection to a broker. It is made when the first message is published, and again after it was lost.
 pub(crate) trait Publish: Send + Sync + 'static {
-    /// Publishes a message, and waits until the broker confirms it. The future may be dropped.
+    /// Publishes a message, and waits until the broker confirms it. If there is a connection, the message is
+    /// sent when the future is first polled, so that messages are sent in the order of the calls. The future
+    /// may be dropped.
     fn publish<'a>(&'a self, message: &'a Outgoing) -> PublishFuture<'a>;
 }
 
@@ -45,7 +53,6 @@ pub fn broker_target(
 }
 
 /// Returns what publishes to a broker, by its scheme.
-#[cfg_attr(not(feature = "amqp"), allow(unused_variables))]
 pub(crate) fn publisher(
     url: BrokerUrl,
     options: &BrokerOptions,
@@ -53,6 +60,13 @@ pub(crate) fn publisher(
     match url.broker() {
         #[cfg(feature = "amqp")]
         Broker::Amqp => Ok(Box::new(crate::amqp::AmqpPublisher::new(url, options)?)),
+        #[cfg(feature = "kafka")]
+        Broker::Kafka => Ok(Box::new(crate::kafka::KafkaPublisher::new(url, options)?)),
+        #[cfg(feature = "nats")]
+        Broker::Nats => Ok(Box::new(crate::nats::NatsPublisher::new(url, options)?)),
+        #[cfg(feature = "redis")]
+        Broker::Redis => Ok(Box::new(crate::redis_streams::RedisPublisher::new(url, options)?)),
+        #[allow(unreachable_patterns)] // with all features
         broker => Err(BridgeError::NotSupported { broker: broker.scheme() }),
     }
 }
@@ -66,6 +80,10 @@ struct BrokerTarget {
 impl Target for BrokerTarget {
     fn name(&self) -> String {
         self.origin.clone()
+    }
+
+    fn keeps_order(&self) -> bool {
+        true
     }
 
     fn deliver<'a>(&'a self, delivery: &'a Delivery) -> DeliveryFuture<'a> {

@@ -10,11 +10,15 @@ use requeue_bridge::{BodyFormat, Bridge, BridgeOptions, DEFAULT_GROUP};
 use requeue_http::wire::{PushJson, SettingsPatch};
 use requeue_jobs::{Jobs, Kind};
 use serde::Serialize;
+use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Where messages come from, and where --to publishes them when they are due:
-  amqp://USER:PASSWORD@HOST/VHOST/EXCHANGE    RabbitMQ; amqps:// with TLS
+  amqp://USER:PASSWORD@HOST/VHOST/EXCHANGE      RabbitMQ; with TLS amqps://
+  nats://USER:PASSWORD@HOST/SUBJECT             NATS JetStream; nats+tls://
+  kafka://USER:PASSWORD@HOST,HOST/TOPIC         Kafka; kafka+tls://
+  redis://USER:PASSWORD@HOST/STREAM             Redis Streams; rediss://
 
 Headers of a message:
   x-delay           Delay in milliseconds, as for the delayed-message plugin
@@ -25,14 +29,16 @@ Headers of a message:
   requeue-cancel    true: remove the job with this key
 
 A message is acknowledged when its job is durable. Invalid messages are moved to
-the queue that --rejected names, with the reason in the header requeue-error.
+the place that --rejected names, with the reason in the header requeue-error.
 The password in a URL is visible to other users of this machine: set
 REQUEUE_BRIDGE_FROM and REQUEUE_BRIDGE_TO instead.
 
 Examples:
   requeue bridge orders --from amqp://rabbit/orders.delayed \\
     --to amqp://rabbit/orders
-  requeue bridge mail --from amqp://rabbit/mail.delayed --format payload")]
+  requeue bridge events --from kafka://kafka/events.delayed \\
+    --to kafka://kafka/events
+  requeue bridge mail --from nats://nats/mail.delayed --format payload")]
 pub(crate) struct Args {
     /// Kind of the jobs
     #[arg(value_name = "KIND")]
@@ -43,15 +49,24 @@ pub(crate) struct Args {
     /// Publish the jobs to this broker when they are due: changes the push setting of the kind
     #[arg(long, value_name = "URL", env = "REQUEUE_BRIDGE_TO", hide_env_values = true)]
     to: Option<String>,
-    /// Prefix of the queue that is created for the exchange; bridges with the same one share the messages
+    /// Consumer group, or prefix of the queue that is created; bridges with the same one share the messages
     #[arg(long, value_name = "NAME", default_value = DEFAULT_GROUP)]
     group: String,
-    /// Queue for invalid messages [default: the consumed queue and `.rejected`]
+    /// Queue, subject, topic or stream for invalid messages [default: made from what is consumed]
     #[arg(long, value_name = "NAME")]
     rejected: Option<String>,
     /// Body of the jobs: the whole message, to publish it again, or only its payload, for workers
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Message)]
     format: Format,
+    /// PEM file of the certificate to present to the broker
+    #[arg(long, value_name = "FILE", requires = "broker_key")]
+    broker_cert: Option<PathBuf>,
+    /// PEM file of the private key of that certificate
+    #[arg(long, value_name = "FILE", requires = "broker_cert")]
+    broker_key: Option<PathBuf>,
+    /// `.creds` file with which to connect to NATS
+    #[arg(long, value_name = "FILE")]
+    nats_creds: Option<PathBuf>,
     #[command(flatten)]
     logs: logs::LogArgs,
 }
@@ -80,6 +95,9 @@ pub(crate) async fn bridge(args: Args, store_args: &StoreArgs, out: Output) -> R
     options.group.clone_from(&args.group);
     options.rejected.clone_from(&args.rejected);
     options.broker.ca_file.clone_from(&store_args.ca_file);
+    options.broker.client_cert.clone_from(&args.broker_cert);
+    options.broker.client_key.clone_from(&args.broker_key);
+    options.broker.nats_creds_file.clone_from(&args.nats_creds);
     options.format = match args.format {
         Format::Message => BodyFormat::Message,
         Format::Payload => BodyFormat::Payload,

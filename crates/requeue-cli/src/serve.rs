@@ -91,6 +91,15 @@ pub(crate) struct Args {
     /// PEM file of certificates to trust in addition to the system's CAs, for targets of jobs
     #[arg(long, value_name = "FILE")]
     push_ca_file: Option<PathBuf>,
+    /// PEM file of the certificate that the server presents to message brokers
+    #[arg(long, value_name = "FILE", requires = "push_key")]
+    push_cert: Option<PathBuf>,
+    /// PEM file of the private key of that certificate
+    #[arg(long, value_name = "FILE", requires = "push_cert")]
+    push_key: Option<PathBuf>,
+    /// `.creds` file with which the server connects to NATS, for targets of jobs
+    #[arg(long, value_name = "FILE")]
+    push_nats_creds: Option<PathBuf>,
     /// Maximum number of jobs that are being sent to URLs [default: 10000]
     #[arg(long, value_name = "N", value_parser = positive)]
     push_in_flight: Option<usize>,
@@ -113,6 +122,9 @@ fn push_options(args: &Args) -> Result<PushOptions> {
         added.map_err(|error| CliError::usage(format!("--push-allow: {error}")))?;
     }
     options.ca_file.clone_from(&args.push_ca_file);
+    options.client_cert.clone_from(&args.push_cert);
+    options.client_key.clone_from(&args.push_key);
+    options.nats_creds_file.clone_from(&args.push_nats_creds);
     options.max_in_flight = args.push_in_flight.unwrap_or(options.max_in_flight);
     if let Some(mebibytes) = args.push_memory {
         options.max_bytes = usize::try_from(u64::from(mebibytes) << 20).unwrap_or(usize::MAX);

@@ -34,6 +34,12 @@ pub struct PushOptions {
     pub allowed: AllowedTargets,
     /// A file with certificates of authorities that are trusted in addition to those of the system, in PEM.
     pub ca_file: Option<PathBuf>,
+    /// A file with the certificate that the server presents to message brokers, in PEM. Requires `client_key`.
+    pub client_cert: Option<PathBuf>,
+    /// A file with the private key of that certificate, in PEM.
+    pub client_key: Option<PathBuf>,
+    /// A `.creds` file with the JWT and the key of a NATS user. Used for all NATS servers.
+    pub nats_creds_file: Option<PathBuf>,
     /// The largest number of deliveries in flight, over all kinds. Default: 10,000.
     pub max_in_flight: usize,
     /// The largest sum of the bytes of bodies in flight, over all kinds. Default: 64 MiB; at least 2 MiB.
@@ -45,6 +51,9 @@ impl Default for PushOptions {
         PushOptions {
             allowed: AllowedTargets::none(),
             ca_file: None,
+            client_cert: None,
+            client_key: None,
+            nats_creds_file: None,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             max_bytes: DEFAULT_MAX_BYTES,
         }
@@ -259,6 +268,9 @@ impl PushTask {
                 check_allowed(url, &self.options.allowed)?;
                 let mut options = BrokerOptions::default();
                 options.ca_file.clone_from(&self.options.ca_file);
+                options.client_cert.clone_from(&self.options.client_cert);
+                options.client_key.clone_from(&self.options.client_key);
+                options.nats_creds_file.clone_from(&self.options.nats_creds_file);
                 broker_target(config, &options).map_err(|error| error.to_string())
             }
             _ => {

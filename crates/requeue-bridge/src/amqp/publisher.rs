@@ -9,7 +9,6 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::{Channel, Confirmation, Connection, Error, ErrorKind};
 use requeue_push::{BrokerUrl, DeliveryOutcome};
-use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// Publishes the jobs of a kind to an exchange.
@@ -19,7 +18,7 @@ pub(crate) struct AmqpPublisher {
     exchange: String,
     mandatory: bool,
     /// Invariant: the channel has confirms. `None` before the first message and after an error.
-    channel: Mutex<Option<Arc<OpenChannel>>>,
+    channel: Mutex<Option<OpenChannel>>,
 }
 
 /// A channel, and the connection that ends when it is dropped.
@@ -36,22 +35,20 @@ impl AmqpPublisher {
         Ok(AmqpPublisher { url, connector, exchange, mandatory, channel: Mutex::new(None) })
     }
 
-    /// Returns the open channel, or opens one. Deliveries that come meanwhile wait for it.
-    async fn channel(&self) -> Result<Arc<OpenChannel>, String> {
-        let mut open = self.channel.lock().await;
-        if let Some(open) = &*open
+    /// Opens a channel if there is none.
+    async fn open(&self, open: &mut Option<OpenChannel>) -> Result<Channel, String> {
+        if let Some(open) = open
             && open.channel.status().connected()
         {
-            return Ok(Arc::clone(open));
+            return Ok(open.channel.clone());
         }
         *open = None;
         let connection = self.connector.connect().await?;
         let channel = connection.create_channel().await.map_err(|error| error.to_string())?;
         let confirms = channel.confirm_select(ConfirmSelectOptions::default()).await;
         confirms.map_err(|error| error.to_string())?;
-        let opened = Arc::new(OpenChannel { channel, _connection: connection });
-        *open = Some(Arc::clone(&opened));
-        Ok(opened)
+        *open = Some(OpenChannel { channel: channel.clone(), _connection: connection });
+        Ok(channel)
     }
 
     /// Returns the routing key: the template of the URL, or that of the message, or the kind.
@@ -64,10 +61,6 @@ impl AmqpPublisher {
     }
 
     async fn send(&self, message: &Outgoing) -> DeliveryOutcome {
-        let open = match self.channel().await {
-            Ok(open) => open,
-            Err(error) => return DeliveryOutcome::Unavailable { error },
-        };
         let routing_key = self.routing_key(message);
         let (Some(exchange), Some(key)) = (short(&self.exchange), short(&routing_key)) else {
             let len = routing_key.len();
@@ -77,7 +70,14 @@ impl AmqpPublisher {
         let options = BasicPublishOptions { mandatory: self.mandatory, ..Default::default() };
         let properties = properties(&message.message, Some(&message.id));
         let payload = &message.message.payload;
-        let sent = open.channel.basic_publish(exchange, key, options, payload, properties).await;
+        // Until the message is sent, the others wait: they are sent in the order of the calls.
+        let mut open = self.channel.lock().await;
+        let channel = match self.open(&mut open).await {
+            Ok(channel) => channel,
+            Err(error) => return DeliveryOutcome::Unavailable { error },
+        };
+        let sent = channel.basic_publish(exchange, key, options, payload, properties).await;
+        drop(open);
         let confirmed = match sent {
             Ok(confirm) => confirm.await,
             Err(error) => Err(error),

@@ -1,6 +1,9 @@
 //! RabbitMQ: the real server, killed, restarted and cut off.
 
-use crate::support::{due_now, jobs, message_headers, pusher, put_jobs, text};
+use crate::support::{
+    due_now, jobs, message_headers, pusher, put_in_order, put_jobs, start_bridge, text,
+    trusting_options, wait_for_failure, wait_for_job, wait_for_target_error, wait_until_gone,
+};
 use futures_util::StreamExt;
 use lapin::options::{
     BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicPublishOptions,
@@ -9,14 +12,15 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
-use requeue_bridge::{Bridge, BridgeOptions, BrokerOptions, HeaderValue, Message};
-use requeue_jobs::{Jobs, Kind};
+use requeue_bridge::{BridgeCounts, BridgeOptions, BrokerOptions, HeaderValue, Message};
+use requeue_jobs::Jobs;
 use requeue_push::PushConfig;
 use requeue_testkit::servers::RabbitServer;
 use requeue_testkit::{Direction, Proxy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 fn server() -> Option<RabbitServer> {
     if RabbitServer::available() {
@@ -167,17 +171,6 @@ impl Delivered {
     }
 }
 
-/// Starts a bridge. Sending to the result stops it.
-fn start_bridge(
-    jobs: &Jobs,
-    url: String,
-) -> (oneshot::Sender<()>, tokio::task::JoinHandle<requeue_bridge::BridgeCounts>) {
-    let bridge =
-        Bridge::new(jobs, Kind::new("orders").unwrap(), &url, BridgeOptions::default()).unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    (stop, tokio::spawn(bridge.run(async move { drop(stopped.await) })))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_are_published_once_also_if_the_broker_is_killed() {
     let Some(mut server) = server() else { return };
@@ -210,6 +203,20 @@ async fn jobs_are_published_once_also_if_the_broker_is_killed() {
     for one in some.iter().chain(&rest.await) {
         assert_eq!(one.header("requeue-attempt"), "1", "no attempt is counted");
     }
+    drop(pusher);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_are_published_in_the_order_of_their_due_times() {
+    let Some(server) = server() else { return };
+    let client = Client::connect(&server).await;
+    client.declare("orders", "billing", &["order"]).await;
+    let jobs = jobs();
+    let ids = put_in_order(&jobs, 1000).await;
+    let config = PushConfig::new(&format!("{}/orders", server.url())).unwrap();
+    let pusher = pusher(&jobs, "order", config, &BrokerOptions::default());
+    let all = client.consume("billing", 1000, Delivered::message_id).await;
+    assert_eq!(all.iter().map(|one| one.header("requeue-id")).collect::<Vec<_>>(), ids);
     drop(pusher);
 }
 
@@ -256,13 +263,7 @@ async fn what_the_broker_rejects_is_a_failed_attempt_with_a_reason() {
         let pusher =
             pusher(&jobs, "order", PushConfig::new(&url).unwrap(), &BrokerOptions::default());
         jobs.put("order", "1", "x").await.unwrap();
-        let error = loop {
-            let view = jobs.get("order", "1").await.unwrap().unwrap();
-            if let Some(failure) = view.failures.last() {
-                break failure.error.clone().unwrap().to_string();
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        };
+        let error = wait_for_failure(&jobs, "1").await;
         assert!(error.contains(expected), "{error}");
         drop(pusher);
     }
@@ -271,12 +272,7 @@ async fn what_the_broker_rejects_is_a_failed_attempt_with_a_reason() {
     let pusher =
         pusher(&jobs, "order", PushConfig::new(&wrong).unwrap(), &BrokerOptions::default());
     jobs.put("order", "1", "x").await.unwrap();
-    let error = loop {
-        if let Some(error) = &pusher.status().targets[0].last_error {
-            break error.error.clone();
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
+    let error = wait_for_target_error(&pusher).await;
     assert!(!error.contains("hunter2") && error.contains(&address), "{error}");
 }
 
@@ -286,7 +282,7 @@ async fn messages_come_in_and_go_out_as_the_plugin_would_deliver_them() {
     let client = Client::connect(&server).await;
     client.declare("orders", "billing", &["eu"]).await;
     let jobs = jobs();
-    let (stop, running) = start_bridge(&jobs, format!("{}/orders.delayed", server.url()));
+    let (stop, running) = start_orders(&jobs, &server);
     // Until the bridge has declared the exchange, nothing can be published.
     wait_for_queue(&server, "requeue.orders.delayed.rejected").await;
     let headers =
@@ -334,9 +330,7 @@ async fn messages_come_in_and_go_out_as_the_plugin_would_deliver_them() {
         ("requeue-cancel", AMQPValue::LongString("true".into())),
     ];
     client.publish("orders.delayed", "eu", &cancel, None, "").await;
-    while jobs.get("orders", "k").await.unwrap().is_some() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    wait_until_gone(&jobs, "k").await;
     drop(stop);
     let counts = running.await.unwrap();
     assert_eq!((counts.put, counts.cancelled, counts.rejected), (2, 1, 1));
@@ -347,7 +341,7 @@ async fn messages_come_in_and_go_out_as_the_plugin_would_deliver_them() {
 async fn no_message_is_lost_if_the_broker_is_killed() {
     let Some(mut server) = server() else { return };
     let jobs = jobs();
-    let (stop, running) = start_bridge(&jobs, format!("{}/orders.delayed", server.url()));
+    let (stop, running) = start_orders(&jobs, &server);
     wait_for_queue(&server, "requeue.orders.delayed.rejected").await;
     for round in 0..2 {
         let client = Client::connect(&server).await;
@@ -360,10 +354,7 @@ async fn no_message_is_lost_if_the_broker_is_killed() {
     }
     for round in 0..2 {
         for n in 0..200 {
-            let id = format!("{round}-{n}");
-            while jobs.get("orders", &id).await.unwrap().is_none() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+            wait_for_job(&jobs, &format!("{round}-{n}")).await;
         }
     }
     drop(stop);
@@ -372,14 +363,13 @@ async fn no_message_is_lost_if_the_broker_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tls_verifies_the_broker_with_the_given_authority() {
+async fn tls_verifies_both_sides() {
     if !RabbitServer::available() {
         return eprintln!("left out: there is no RabbitMQ");
     }
-    let server = RabbitServer::with_tls(&[]);
+    let server = RabbitServer::with_client_certificates(&[]);
     let jobs = jobs();
-    let mut options = BrokerOptions::default();
-    options.ca_file = Some(server.dir().join("ca.crt"));
+    let options = trusting_options(server.dir());
     let client = Client::connect(&server).await;
     client.declare("orders", "billing", &["order"]).await;
     let config =
@@ -390,15 +380,17 @@ async fn tls_verifies_the_broker_with_the_given_authority() {
     drop(trusting);
     let distrusting = pusher(&jobs, "order", config, &BrokerOptions::default());
     jobs.put("order", "other", "x").await.unwrap();
-    let error = loop {
-        if let Some(error) =
-            distrusting.status().targets.first().and_then(|one| one.last_error.clone())
-        {
-            break error.error;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
+    let error = wait_for_target_error(&distrusting).await;
     assert!(error.contains("certificate") || error.contains("UnknownIssuer"), "{error}");
+}
+
+/// Starts a bridge that consumes the exchange `orders.delayed`.
+fn start_orders(
+    jobs: &Jobs,
+    server: &RabbitServer,
+) -> (oneshot::Sender<()>, JoinHandle<BridgeCounts>) {
+    let url = format!("{}/orders.delayed", server.url());
+    start_bridge(jobs, &url, BridgeOptions::default())
 }
 
 /// Waits until the bridge has declared its last queue.

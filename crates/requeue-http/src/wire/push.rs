@@ -16,7 +16,7 @@ use std::fmt;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Push))]
 #[serde(deny_unknown_fields)]
 pub struct PushJson {
-    /// Where the jobs are sent: `http` or `https`, or `amqp` or `amqps` to publish them to RabbitMQ. A password is
+    /// Where the jobs are sent: `http` or `https`, or the URL of a message broker, such as `amqp` or `kafka`. A password is
     /// shown as `…`; a URL with `…` keeps it. Required, unless the kind has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
