@@ -1,24 +1,26 @@
-# Installs the message brokers that tests run with. To be sourced.
+# Installs the message brokers that tests run with, and a client library. To be sourced.
 #
 # install_brokers DIR: exports
 #   REQUEUE_RABBITMQ   the directory with rabbitmq-server and rabbitmqctl, a Debian package
 #   REQUEUE_NATS       the path of nats-server, built with Go into DIR
 #   REQUEUE_KAFKA      the directory with the jars of Kafka, copied with Maven into DIR
-# If Go, or Java and Maven, are not installed, the variable is empty, and a message on standard error reports
-# it. One run installs, others wait for it.
+#   REQUEUE_PIKA       the path of a Python that has pika, a client of RabbitMQ, in a virtual environment in DIR
+# If Go, or Java and Maven, or Python with venv, are not installed, the variable is empty, and a message on
+# standard error reports it. One run installs, others wait for it.
 NATS_VERSION=v2.15.2
 KAFKA_VERSION=4.1.0
 SLF4J_VERSION=1.7.36 # the version of the interface that Kafka 4.1 uses
+PIKA_VERSION=1.3.2
 
 install_brokers() { # directory
     local dir=$1
     mkdir -p "$dir"
     exec {brokers_lock}>"$dir/lock"
     flock "$brokers_lock"
-    install_rabbitmq "$dir" && install_nats "$dir" && install_kafka "$dir" || return
+    install_rabbitmq "$dir" && install_nats "$dir" && install_kafka "$dir" && install_pika "$dir" || return
     flock -u "$brokers_lock"
     exec {brokers_lock}>&-
-    export REQUEUE_RABBITMQ REQUEUE_NATS REQUEUE_KAFKA
+    export REQUEUE_RABBITMQ REQUEUE_NATS REQUEUE_KAFKA REQUEUE_PIKA
 }
 
 install_rabbitmq() { # directory
@@ -117,4 +119,21 @@ kafka_pom() {
   </dependencies>
 </project>
 END
+}
+
+install_pika() { # directory
+    local venv=$1/pika
+    REQUEUE_PIKA=""
+    if [ "$(cat "$venv/installed" 2>/dev/null)" != "$PIKA_VERSION" ] || ! "$venv/bin/python" -c "import pika" 2>/dev/null; then
+        if ! python3 -c "import ensurepip, venv" 2>/dev/null; then
+            echo "no Python with venv: tests with pika are left out" >&2
+            return
+        fi
+        rm -rf "$venv"
+        { python3 -m venv "$venv" &&
+            "$venv/bin/python" -m pip install -q --disable-pip-version-check "pika==$PIKA_VERSION"; } >"$1/pip.log" 2>&1 ||
+            { cat "$1/pip.log" >&2 && return 1; }
+        printf '%s\n' "$PIKA_VERSION" >"$venv/installed"
+    fi
+    REQUEUE_PIKA=$venv/bin/python
 }

@@ -1,6 +1,8 @@
 //! Tests of the `requeue` program as a user runs it. They are one binary, because linking takes
 //! longer than most of the tests.
 
+#[cfg(feature = "amqp")]
+mod bridge;
 mod commands;
 mod demo;
 mod docs;
