@@ -81,7 +81,11 @@ impl PostgresServer {
     /// Makes a replica a primary, which accepts writes. The old primary continues if it runs: kill it
     /// before.
     pub fn promote(&self) {
-        assert_eq!(self.query("select pg_promote()"), "t", "{}", self.log());
+        // Not a query that waits: replaying the last changes of the primary may cancel it.
+        until("the replica is a primary", || {
+            drop(self.try_query("select pg_promote(false)"));
+            self.try_query("select pg_is_in_recovery()").as_deref() == Ok("f")
+        });
     }
 
     /// Waits until this replica has applied what the primary has committed until now.
