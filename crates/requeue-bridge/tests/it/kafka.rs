@@ -267,7 +267,9 @@ async fn tls_and_passwords_are_verified() {
     let server = KafkaServer::with_tls(&[
         "listener.security.protocol.map=CLIENTS:SASL_SSL,TOOLS:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "listener.name.clients.ssl.client.auth=required",
-        "listener.name.clients.sasl.enabled.mechanisms=PLAIN",
+        "listener.name.clients.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
+        "listener.name.clients.scram-sha-512.sasl.jaas.config=\
+         org.apache.kafka.common.security.scram.ScramLoginModule required;",
         "listener.name.clients.plain.sasl.jaas.config=\
          org.apache.kafka.common.security.plain.PlainLoginModule required user_shop=\"hunter2\";",
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -331,7 +333,11 @@ async fn tls_and_passwords_are_verified() {
     client.produce("orders", None, &[("requeue-delay", "soon")], Some("bad")).await;
     let mut options = BridgeOptions::default();
     options.broker = trusting;
-    let (stop, running) = start_bridge(&own, &url("hunter2"), options);
+    let password = ["--alter", "--add-config", "SCRAM-SHA-512=[password=hunter4]"];
+    let user = ["--entity-type", "users", "--entity-name", "shop"];
+    server.tool("kafka.admin.ConfigCommand", &[&password[..], &user].concat(), "");
+    let scram = format!("{}?sasl=scram-sha-512", url("hunter4"));
+    let (stop, running) = start_bridge(&own, &scram, options);
     wait_for_job(&own, "orders/0/2").await;
     let topics = server.tool("TopicCommand", &["--list"], "");
     assert!(!topics.contains("orders.rejected"), "{topics}");

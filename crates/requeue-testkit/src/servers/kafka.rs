@@ -225,8 +225,9 @@ impl KafkaServer {
         self.tool("TopicCommand", &arguments, "");
     }
 
-    /// Runs a class of `org.apache.kafka.tools` with these arguments and this input, and returns what
-    /// it prints. It connects to the broker directly, even if that advertises another port.
+    /// Runs a class of `org.apache.kafka.tools`, or of the package that it names, with these arguments and
+    /// this input, and returns what it prints. It connects to the broker directly, even if that advertises
+    /// another port.
     ///
     /// `ConsoleProducer` sends each line of the input as a message. `GetOffsetShell` prints a line
     /// `topic:partition:offset` for each partition, which contains the number of its messages.
@@ -236,7 +237,10 @@ impl KafkaServer {
     /// If it fails.
     pub fn tool(&self, class: &str, arguments: &[&str], input: &str) -> String {
         let server = format!("127.0.0.1:{}", self.tools_port);
-        let program = format!("org.apache.kafka.tools.{class}");
+        let program = match class.contains('.') {
+            true => class.to_owned(),
+            false => format!("org.apache.kafka.tools.{class}"),
+        };
         let own = ["-Xmx64m", &program, "--bootstrap-server", &server];
         let command = self.java(&[&own[..], arguments].concat());
         let mut process = Command::new(&command[0])
