@@ -32,6 +32,11 @@ impl Plan {
     pub(crate) const POSTGRES_QUICK: Plan =
         Plan { limit: Some(Duration::from_secs(300)), ..Plan::QUICK };
     pub(crate) const HTTP: Plan = Plan { rounds: 5, seconds: 1.0, limit: None };
+    /// Each measurement takes seconds, regardless of the time that it gets.
+    pub(crate) const BRIDGE: Plan = Plan { rounds: 5, seconds: 1.0, limit: None };
+    /// Messages are due after seconds.
+    pub(crate) const BRIDGE_QUICK: Plan =
+        Plan { limit: Some(Duration::from_secs(100)), ..Plan::QUICK };
     pub(crate) const QUICK: Plan =
         Plan { rounds: 3, seconds: 0.1, limit: Some(Duration::from_secs(60)) };
 }
@@ -95,6 +100,7 @@ pub(crate) fn run(
             let systems = workload.systems.iter().copied();
             for system in systems.filter(|&system| programs.can_run(system)) {
                 let command = programs.command(suite, system, &workload.name, plan.seconds)?;
+                programs.brokers.run_only(system);
                 for answer in measure(command)? {
                     record(&mut series, workload, system, answer);
                 }

@@ -8,6 +8,7 @@
 //!   postgres SYSTEM WORKLOAD SECONDS PORT PROGRAM …    measures a program on a Postgres
 //!   http SYSTEM WORKLOAD SECONDS SCRATCH PROGRAM    measures a server
 //!   clients SYSTEM WORKLOAD SECONDS SCRATCH SERVER PROGRAMS    measures the worker of a client
+//!   bridge SYSTEM WORKLOAD SECONDS SCRATCH PORT PID PROGRAM    measures delays of a broker
 //!   obey URL                                   requeue as a program that is measured on a Redis
 //!   obey-postgres SYSTEM …                     a system as a program that is measured on a Postgres
 //!   figures ROOT                               copies the figures of all results into documents
@@ -29,24 +30,26 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use system::{Programs, System};
+use workloads::bridge::{self, Broker, Brokers};
 use workloads::postgres::{self, PostgresServer};
 use workloads::{clients, http, redis};
 
 const USAGE: &str = "usage:
-  requeue-bench run --suite core|wheel|jobs|disk|redis|postgres|http|push|dashboard|clients
+  requeue-bench run --suite core|wheel|jobs|disk|redis|postgres|http|push|dashboard|clients|bridge
                     --out FILE [--quick]
                     [--machine NAME] [--commit ID] [--profile NAME] [--scratch DIR]
                     [--go PROGRAM] [--kube PROGRAM] [--java CLASSES] [--beanstalkd]
                     [--requeue PROGRAM] [--faktory PROGRAM]
                     [--asynq PROGRAM] [--bullmq SCRIPT] [--apalis PROGRAM]
                     [--postgres FOLDER] [--pgmq FILE] [--river PROGRAM] [--node-postgres FOLDER]
-                    [--clients PROGRAMS]
+                    [--clients PROGRAMS] [--rocketmq FOLDER]
   requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS [SCRATCH]
   requeue-bench prepare SYSTEM PENDING SCRATCH
   requeue-bench redis SYSTEM WORKLOAD SECONDS PORT [PROGRAM …]
   requeue-bench postgres SYSTEM WORKLOAD SECONDS PORT PROGRAM …
   requeue-bench http SYSTEM WORKLOAD SECONDS SCRATCH [PROGRAM]
   requeue-bench clients SYSTEM WORKLOAD SECONDS SCRATCH SERVER PROGRAMS
+  requeue-bench bridge SYSTEM WORKLOAD SECONDS SCRATCH PORT PID [PROGRAM]
   requeue-bench obey URL
   requeue-bench obey-postgres SYSTEM [FILE] URL
   requeue-bench figures ROOT";
@@ -77,6 +80,13 @@ fn main() -> ExitCode {
         }
         ["clients", system, workload, seconds, scratch, server, programs] => {
             measure_client(system, workload, seconds, scratch, server, programs)
+        }
+        ["bridge", system, workload, seconds, scratch, port, pid] => {
+            measure_bridge(system, workload, seconds, scratch, [port, pid], None)
+        }
+        ["bridge", system, workload, seconds, scratch, port, pid, program] => {
+            let program = Some(Path::new(program));
+            measure_bridge(system, workload, seconds, scratch, [port, pid], program)
         }
         ["figures", root] => figures::update(Path::new(root)),
         ["obey", url] => {
@@ -168,6 +178,22 @@ fn measure_client(
     print("clients", system, workload, measured)
 }
 
+fn measure_bridge(
+    system: &str,
+    workload: &str,
+    seconds: &str,
+    scratch: &str,
+    [port, pid]: [&str; 2],
+    program: Option<&Path>,
+) -> Result<(), String> {
+    let (system, budget) = (named(system)?, budget(seconds)?);
+    let port = port.parse().map_err(|e| format!("port {port:?}: {e}"))?;
+    let pid = pid.parse().map_err(|e| format!("process id {pid:?}: {e}"))?;
+    let broker = Broker { port, pid };
+    let measured = bridge::measure(system, workload, budget, scratch.into(), broker, program);
+    print("bridge", system, workload, measured)
+}
+
 fn budget(seconds: &str) -> Result<Duration, String> {
     let seconds: f64 = seconds.parse().map_err(|e| format!("seconds {seconds:?}: {e}"))?;
     Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
@@ -237,6 +263,7 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--river" => programs.river = Some(PathBuf::from(value)),
             "--node-postgres" => programs.node_postgres = Some(PathBuf::from(value)),
             "--clients" => programs.clients = Some(PathBuf::from(value)),
+            "--rocketmq" => programs.rocketmq = Some(PathBuf::from(value)),
             "--apalis" => programs.apalis = Some(PathBuf::from(value)),
             _ => return Err(format!("unknown option {name}\n{USAGE}")),
         }
@@ -248,17 +275,19 @@ fn options(args: &[&str]) -> Result<Options, String> {
 fn run(args: &[&str]) -> Result<(), String> {
     let Options { suite, out, quick, machine, commit, profile, mut programs } = options(args)?;
     let mut workloads = suite::workloads(&suite, quick).ok_or_else(|| {
-        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis, postgres, http, push, dashboard \
-             and clients")
+        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis, postgres, http, push, dashboard, \
+             clients and bridge")
     })?;
     let plan = match (quick, suite.as_str()) {
         (true, "postgres") => Plan::POSTGRES_QUICK,
+        (true, "bridge") => Plan::BRIDGE_QUICK,
         (true, _) => Plan::QUICK,
         // Preparing ten million timers takes a while.
         (false, "wheel") => Plan { rounds: 3, ..Plan::NORMAL },
         (false, "disk") => Plan::DISK,
         (false, "redis" | "clients") => Plan::REDIS,
         (false, "postgres") => Plan::POSTGRES,
+        (false, "bridge") => Plan::BRIDGE,
         (false, "http" | "push" | "dashboard") => Plan::HTTP,
         (false, _) => Plan::NORMAL,
     };
@@ -282,6 +311,10 @@ fn run(args: &[&str]) -> Result<(), String> {
     }
     if suite == "clients" {
         workloads.retain(|workload| programs.has_client(&workload.name));
+    }
+    if suite == "bridge" {
+        programs.brokers = Brokers::start(programs.rocketmq.as_deref());
+        versions = programs.brokers.versions(programs.rocketmq.as_deref());
     }
     if suite == "http" {
         versions = http::versions(&programs);

@@ -70,8 +70,8 @@ impl<'a> Comparison<'a> {
 fn comparisons(series: &[Series]) -> Vec<Comparison<'_>> {
     let ours = series.iter().filter(|series| series.system.is_ours());
     let peers_of = |ours: &Series| {
-        let workload = ours.workload.clone();
-        series.iter().filter(move |s| s.workload == workload && !s.system.is_ours())
+        let (workload, system) = (ours.workload.clone(), ours.system);
+        series.iter().filter(move |s| s.workload == workload && system.compares_with(s.system))
     };
     ours.flat_map(|ours| peers_of(ours).map(move |peer| Comparison::new(ours, peer))).collect()
 }
@@ -139,7 +139,7 @@ fn line(file: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 /// goal if there is one. The systems of a workload without requeue are printed one by one.
 pub(crate) fn print(suite: &str, series: &[Series]) {
     println!(
-        "{:<20}{:<16}{:>10}  {:<18}{:>10}{:>8}   {:<14}to reach",
+        "{:<22}{:<18}{:>10}  {:<18}{:>10}{:>8}   {:<14}to reach",
         "workload", "system", "ours", "peer", "theirs", "ratio", "low–high"
     );
     let comparisons = comparisons(series);
@@ -149,7 +149,7 @@ pub(crate) fn print(suite: &str, series: &[Series]) {
     let is_shown = |series: &&Series| series.system.is_ours() || !has_ours(&series.workload);
     for ours in series.iter().filter(is_shown) {
         let mut start =
-            format!("{:<20}{:<16}{:>10}", ours.workload, ours.system.name(), median_of(ours));
+            format!("{:<22}{:<18}{:>10}", ours.workload, ours.system.name(), median_of(ours));
         let with_peers = comparisons
             .iter()
             .filter(|c| c.ours.workload == ours.workload && c.ours.system == ours.system);
@@ -167,7 +167,7 @@ pub(crate) fn print(suite: &str, series: &[Series]) {
             let goal = goal.into_iter().chain(most).collect::<Vec<_>>().join(", ");
             let line = format!("{start}  {name:<18}{theirs:>10}{ratio:>8}   {range:<14}{goal}");
             println!("{}", line.trim_end());
-            start = " ".repeat(46);
+            start = " ".repeat(50);
             alone = false;
         }
         if alone {

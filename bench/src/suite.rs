@@ -33,6 +33,8 @@ const POSTGRES: &[System] = &[Requeue, Pgmq, GraphileWorker, River, PgBoss];
 const POSTGRES_LATE: &[System] = &[Requeue, RequeuePolling, Pgmq, GraphileWorker, River, PgBoss];
 const HTTP: &[System] = &[Requeue, RequeueInProcess, Beanstalkd, FaktorySynced, Faktory];
 const HTTP_WAIT: &[System] = &[Requeue, Beanstalkd];
+const BROKERS: &[System] =
+    &[RequeueRabbitMq, RabbitMqTtl, RequeueNats, NatsSchedule, RequeueKafka, RocketMq];
 
 const CORE: &[(&str, &[System])] = &[
     ("cycle-1", BY_KEY),
@@ -140,6 +142,13 @@ const CLIENTS: &[(&str, &[System], bool)] = &[
     ("go-50", &[Requeue, RequeueOnDisk, Asynq], false),
 ];
 
+/// Columns as in `DISK`.
+const BRIDGE: &[(&str, &[System], bool)] = &[
+    ("throughput", BROKERS, false),
+    ("lateness", BROKERS, false),
+    ("mixed-lateness", &[RequeueRabbitMq, RabbitMqTtl], false),
+];
+
 /// The number of pending timers.
 pub(crate) const POPULATIONS: [(&str, usize); 5] =
     [("1k", 1_000), ("10k", 10_000), ("100k", 100_000), ("1m", 1_000_000), ("10m", 10_000_000)];
@@ -159,6 +168,7 @@ pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
         "push" => Some(each(PUSH)),
         "dashboard" => Some(each(DASHBOARD)),
         "clients" => Some(each(CLIENTS)),
+        "bridge" => Some(each(BRIDGE)),
         _ => None,
     }
 }
@@ -267,6 +277,7 @@ mod tests {
             "push",
             "dashboard",
             "clients",
+            "bridge",
         ] {
             let names = |quick| -> Vec<String> {
                 let workloads = workloads(suite, quick).expect("there is such a suite");
@@ -279,9 +290,18 @@ mod tests {
 
     #[test]
     fn each_workload_begins_with_ours() {
-        for suite in
-            ["core", "wheel", "jobs", "disk", "redis", "http", "push", "dashboard", "clients"]
-        {
+        for suite in [
+            "core",
+            "wheel",
+            "jobs",
+            "disk",
+            "redis",
+            "http",
+            "push",
+            "dashboard",
+            "clients",
+            "bridge",
+        ] {
             let workloads = workloads(suite, false).expect("there is such a suite");
             assert!(workloads.iter().all(|workload| workload.systems[0].is_ours()));
         }

@@ -1,6 +1,7 @@
 //! The systems that are measured, and how each is started.
 
 use crate::driver::Error;
+use crate::workloads::bridge::Brokers;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -21,6 +22,12 @@ pub(crate) enum System {
     RequeueThreads,
     /// A client of a server on disk, compared with one on Redis.
     RequeueOnDisk,
+    /// requeue's bridge, from RabbitMQ to RabbitMQ.
+    RequeueRabbitMq,
+    /// From NATS to NATS.
+    RequeueNats,
+    /// From Kafka to Kafka.
+    RequeueKafka,
     ClientGo,
     ControllerRuntime,
     KubeRuntime,
@@ -57,12 +64,18 @@ pub(crate) enum System {
     GraphileWorker,
     River,
     PgBoss,
+    /// Queues whose messages expire and are dead-lettered to another queue.
+    RabbitMqTtl,
+    /// Messages with a schedule.
+    NatsSchedule,
+    /// Timer messages.
+    RocketMq,
 }
 
 use System::*;
 
 impl System {
-    const ALL: [System; 33] = [
+    const ALL: [System; 39] = [
         Requeue,
         RequeueString,
         RequeueFifo,
@@ -70,6 +83,9 @@ impl System {
         RequeueInProcess,
         RequeueThreads,
         RequeueOnDisk,
+        RequeueRabbitMq,
+        RequeueNats,
+        RequeueKafka,
         ClientGo,
         ControllerRuntime,
         KubeRuntime,
@@ -96,6 +112,9 @@ impl System {
         GraphileWorker,
         River,
         PgBoss,
+        RabbitMqTtl,
+        NatsSchedule,
+        RocketMq,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -107,6 +126,9 @@ impl System {
             RequeueInProcess => "requeue-inprocess",
             RequeueThreads => "requeue-threads",
             RequeueOnDisk => "requeue-disk",
+            RequeueRabbitMq => "requeue-rabbitmq",
+            RequeueNats => "requeue-nats",
+            RequeueKafka => "requeue-kafka",
             ClientGo => "client-go",
             ControllerRuntime => "controller-runtime",
             KubeRuntime => "kube-runtime",
@@ -133,6 +155,9 @@ impl System {
             GraphileWorker => "graphile-worker",
             River => "river",
             PgBoss => "pg-boss",
+            RabbitMqTtl => "rabbitmq-ttl",
+            NatsSchedule => "nats-schedule",
+            RocketMq => "rocketmq",
         }
     }
 
@@ -142,7 +167,18 @@ impl System {
 
     /// Returns whether the others are compared with it.
     pub(crate) fn is_ours(self) -> bool {
-        matches!(self, Requeue | RequeueString)
+        matches!(self, Requeue | RequeueString | RequeueRabbitMq | RequeueNats | RequeueKafka)
+    }
+
+    /// Returns whether a system of ours is compared with `peer` on the same workload. A bridge is not
+    /// compared with the delays of another broker, unless one would change brokers for them.
+    pub(crate) fn compares_with(self, peer: System) -> bool {
+        match (self, peer) {
+            _ if !self.is_ours() || peer.is_ours() => false,
+            (_, RabbitMqTtl) => self == RequeueRabbitMq,
+            (_, NatsSchedule) => self == RequeueNats,
+            _ => true,
+        }
     }
 }
 
@@ -175,6 +211,10 @@ pub(crate) struct Programs {
     pub(crate) river: Option<PathBuf>,
     /// The folder with the scripts of graphile-worker and pg-boss.
     pub(crate) node_postgres: Option<PathBuf>,
+    /// The folder with the jars of RocketMQ and the classes of its program.
+    pub(crate) rocketmq: Option<PathBuf>,
+    /// The message brokers that run.
+    pub(crate) brokers: Brokers,
     /// The directory for files, until all is measured.
     pub(crate) scratch: Option<PathBuf>,
 }
@@ -195,6 +235,8 @@ impl Programs {
             Pgmq => self.pgmq.is_some(),
             River => self.river.is_some(),
             GraphileWorker | PgBoss => self.node_postgres.is_some(),
+            RequeueRabbitMq | RequeueNats | RequeueKafka | RabbitMqTtl | NatsSchedule
+            | RocketMq => self.brokers.of(system).is_some(),
             _ => true,
         }
     }
@@ -261,6 +303,15 @@ impl Programs {
             let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
             command.args(["postgres", system.name(), workload, &seconds.to_string()]);
             command.arg(port.to_string()).args(self.postgres_client(system)?.unwrap_or_default());
+            return Ok(command);
+        }
+        if let Some(broker) = self.brokers.of(system) {
+            let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
+            command.args(["bridge", system.name(), workload, &seconds.to_string()]);
+            command.args(self.scratch.as_deref());
+            command.args([broker.port.to_string(), broker.pid.to_string()]);
+            let program = if system == RocketMq { &self.rocketmq } else { &self.requeue };
+            command.args(program.as_deref());
             return Ok(command);
         }
         if suite == "clients" {

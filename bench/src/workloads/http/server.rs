@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// CPU time of the server and of the processes that it started.
-    pub(super) fn cpu_time(&self) -> Duration {
+    pub(crate) fn cpu_time(&self) -> Duration {
         let process = self.process.id();
         let children = usage::children(process).into_iter().map(usage::cpu_time);
         usage::cpu_time(process) + children.sum::<Duration>()
