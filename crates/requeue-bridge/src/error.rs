@@ -11,7 +11,8 @@ pub enum BridgeError {
     Invalid(#[from] InvalidPush),
     /// The URL is not that of a message broker.
     #[error(
-        "the url must begin with amqp, amqps, nats, nats+tls, kafka, kafka+tls, redis or rediss, and ://"
+        "the url must begin with amqp://, nats://, kafka:// or redis://, or with TLS amqps://, nats+tls://, \
+         kafka+tls:// or rediss://"
     )]
     NotABroker,
     /// This build does not support the broker.

@@ -112,7 +112,7 @@ pub(crate) enum CliCommand {
     Schedule(schedule::Args),
     /// Run a shell command for each due job
     Work(work::Args),
-    /// Put the messages of RabbitMQ as jobs
+    /// Put the messages of RabbitMQ, NATS, Kafka or Redis Streams as jobs
     Bridge(bridge::Args),
     /// Write all jobs, schedules and settings to a file
     Export(transfer::ExportArgs),
