@@ -27,7 +27,7 @@
 mod amqp;
 mod bridge;
 mod error;
-#[cfg(any(feature = "kafka", feature = "redis"))]
+#[cfg(any(feature = "amqp", feature = "kafka", feature = "redis"))]
 mod in_order;
 mod incoming;
 #[cfg(feature = "kafka")]

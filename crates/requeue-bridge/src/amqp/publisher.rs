@@ -3,6 +3,7 @@
 use super::Connector;
 use super::properties::{properties, short};
 use crate::error::BridgeError;
+use crate::in_order::poll_then_unlock;
 use crate::outgoing::Outgoing;
 use crate::target::{BrokerOptions, Publish, PublishFuture};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
@@ -76,8 +77,9 @@ impl AmqpPublisher {
             Ok(channel) => channel,
             Err(error) => return DeliveryOutcome::Unavailable { error },
         };
-        let sent = channel.basic_publish(exchange, key, options, payload, properties).await;
-        drop(open);
+        // They do not wait until it is written: the client library writes several in one call.
+        let sent = channel.basic_publish(exchange, key, options, payload, properties);
+        let sent = poll_then_unlock(open, sent).await;
         let confirmed = match sent {
             Ok(confirm) => confirm.await,
             Err(error) => Err(error),
