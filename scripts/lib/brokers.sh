@@ -1,4 +1,4 @@
-# Installs the message brokers that tests run with, and a client library. To be sourced.
+# Installs the message brokers that tests run with, and a client library. To be sourced, after apt.sh.
 #
 # install_brokers DIR: exports
 #   REQUEUE_RABBITMQ   the directory with rabbitmq-server and rabbitmqctl, a Debian package
@@ -50,7 +50,7 @@ install_rabbitmq_package() {
         created=$policy
         printf '#!/bin/sh\nexit 101\n' | $sudo tee $policy && $sudo chmod +x $policy || return
     fi
-    { $sudo apt-get update -q && $sudo apt-get install -qy --no-install-recommends rabbitmq-server; } || status=$?
+    apt_install rabbitmq-server || status=$?
     [ -z "$created" ] || $sudo rm -f "$created"
     return $status
 }

@@ -1,16 +1,15 @@
-# Installs what programs of tests/browser need. To be sourced.
+# Installs what programs of tests/browser need. To be sourced, after apt.sh.
 #
 # install_browser DIR: sets BROWSER_PYTHON and exports AXE_CORE. One run installs, others wait for it.
 AXE_CORE_VERSION=4.14.0
 
 install_browser() { # directory
-    local dir=$1 wanted sudo=""
-    [ "$(id -u)" = 0 ] || sudo=sudo
+    local dir=$1 wanted
     mkdir -p "$dir"
     exec {install_lock}>"$dir/lock"
     flock "$install_lock"
     if ! [ -x /usr/bin/chromium ] || ! dpkg -s fonts-dejavu-core >/dev/null 2>&1; then
-        { $sudo apt-get update -qq && $sudo apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >"$dir/apt.log" 2>&1 ||
+        apt_install chromium fonts-dejavu-core >"$dir/apt.log" 2>&1 ||
             { cat "$dir/apt.log" >&2 && return 1; }
     fi
     # What was installed is remembered by the list of versions.

@@ -1,4 +1,4 @@
-# Installs the Postgres versions that tests run with, and PgBouncer. To be sourced.
+# Installs the Postgres versions that tests run with, and PgBouncer. To be sourced, after apt.sh.
 #
 # install_postgres DIR: exports REQUEUE_POSTGRES_15 and REQUEUE_POSTGRES_18, the directories with initdb and
 # postgres. Version 15, psql and PgBouncer are Debian packages; version 18 comes from npm, into DIR. One run
@@ -41,7 +41,7 @@ install_postgres() { # directory
 install_postgres_packages() {
     local config=/etc/postgresql-common/createcluster.d/requeue.conf status=0
     $sudo mkdir -p "$(dirname $config)" && echo "create_main_cluster = false" | $sudo tee $config || return
-    { $sudo apt-get update -q && $sudo apt-get install -qy --no-install-recommends postgresql-15 pgbouncer; } || status=$?
+    apt_install postgresql-15 pgbouncer || status=$?
     $sudo rm -f $config
     return $status
 }
