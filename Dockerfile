@@ -6,7 +6,9 @@
 #
 # For more, see docs/operations.md.
 
-FROM rust:1.95-slim-bookworm AS build
+# Base images are pinned by digest, so that a build today and one next month start from the same bytes. To move to newer ones, with
+# their security fixes: docker buildx imagetools inspect rust:1.95-slim-bookworm
+FROM rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
 # For example `brokers`, for RabbitMQ, NATS, Kafka and Redis Streams: see docs/bridge.md.
 ARG FEATURES=""
 RUN apt-get update \
@@ -20,7 +22,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cargo build --release --locked -p requeue-cli --features "$FEATURES" \
     && cp target/release/requeue /usr/local/bin/requeue
 
-FROM debian:bookworm-slim
+FROM debian:bookworm-slim@sha256:7b140f374b289a7c2befc338f42ebe6441b7ea838a042bbd5acbfca6ec875818
 # ca-certificates is for rediss://, https:// and Postgres with sslmode=verify-full, and the libraries are for
 # Kafka. `requeue work --exec` uses the shell of this image.
 RUN apt-get update \
