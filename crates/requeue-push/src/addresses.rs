@@ -8,11 +8,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An IPv4 range that is not part of the public internet, and its name in messages.
-const V4: [([u8; 4], u8, &str); 15] = [
+const V4: [([u8; 4], u8, &str); 16] = [
     ([0, 0, 0, 0], 8, "an address of this network"),
     ([10, 0, 0, 0], 8, "a private address"),
     ([100, 64, 0, 0], 10, "a shared address (CGNAT)"),
     ([127, 0, 0, 0], 8, "a loopback address"),
+    // A public address that leads to the platform that runs a virtual machine: Azure's agent, DNS and probes.
+    ([168, 63, 129, 16], 32, "an address of the cloud platform"),
     ([169, 254, 0, 0], 16, "a link-local address"),
     ([172, 16, 0, 0], 12, "a private address"),
     ([192, 0, 0, 0], 24, "a reserved address"),
@@ -141,6 +143,8 @@ mod tests {
             "100.127.255.255",
             "127.0.0.1",
             "127.255.255.254",
+            "168.63.129.16",
+            "::ffff:168.63.129.16",
             "169.254.0.1",
             "169.254.169.254",
             "172.16.0.1",
@@ -206,6 +210,8 @@ mod tests {
             "100.128.0.0",
             "126.255.255.255",
             "128.0.0.0",
+            "168.63.129.15",
+            "168.63.129.17",
             "169.253.255.255",
             "169.255.0.0",
             "172.15.255.255",

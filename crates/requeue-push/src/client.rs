@@ -10,7 +10,7 @@ mod lookup;
 mod pool;
 mod tls;
 
-use crate::addresses::literal;
+use crate::addresses::{forbidden, literal};
 use crate::allowed::AllowedTargets;
 use crate::config::WebhookUrl;
 use crate::resolve::{Resolve, SystemResolver};
@@ -206,8 +206,9 @@ impl PushClient {
                 // The connection was closed while it was idle. Another one may be open.
                 Some(request) if was_idle => request,
                 _ => {
+                    let host = shown(url, address);
                     return Err(format!(
-                        "the connection to {address} failed: {}",
+                        "the connection to {host} failed: {}",
                         chain(error.error())
                     ));
                 }
@@ -241,6 +242,10 @@ impl PushClient {
         let mut failures = Vec::new();
         for (i, ip) in addresses.iter().enumerate() {
             let socket = SocketAddr::new(*ip, url.port());
+            let target = match shown(url, *ip) {
+                host if host == ip.to_string() => socket.to_string(),
+                host => format!("{host}:{}", url.port()),
+            };
             let now = self.clock().now();
             // The time that is left is shared by the addresses that are left.
             let share = deadline.saturating_since(now) / (addresses.len() - i).max(1) as u32;
@@ -253,8 +258,8 @@ impl PushClient {
                 false => Some(TcpStream::connect(socket).await),
             };
             match connected {
-                None => failures.push(format!("{socket} did not respond")),
-                Some(Err(error)) => failures.push(format!("no connection to {socket}: {error}")),
+                None => failures.push(format!("{target} did not respond")),
+                Some(Err(error)) => failures.push(format!("no connection to {target}: {error}")),
                 Some(Ok(stream)) => return Ok((self.handshake(url, stream, progress).await?, *ip)),
             }
         }
@@ -305,6 +310,16 @@ async fn start(
     // If the connection fails, the sender of the request gets the error.
     tokio::spawn(async move { drop(io.await) });
     Ok(connection)
+}
+
+/// Returns what an error calls an address: itself, or the name in the URL if the address is internal. Whoever may set
+/// a URL and read its errors does not learn the addresses behind the names of an internal network.
+fn shown(url: &WebhookUrl, address: IpAddr) -> String {
+    if literal(url.host()).is_none() && forbidden(address).is_some() {
+        url.host().to_owned()
+    } else {
+        address.to_string()
+    }
 }
 
 /// Returns the text of an error and of its sources.

@@ -14,6 +14,10 @@ use tokio::sync::Mutex as AsyncMutex;
 /// time.
 pub(crate) const LOOKUP_LIFETIME: Duration = Duration::from_secs(30);
 
+/// How long a failed lookup counts. Deliveries that waited for it do not repeat it one after the other: that of a name
+/// whose server does not respond takes a thread for 10 to 30 seconds.
+const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
+
 /// The largest number of names whose addresses are remembered. Beyond that, old ones are dropped.
 const MAX_NAMES: usize = 1000;
 
@@ -31,10 +35,17 @@ pub(super) struct Lookups {
 /// Concurrent deliveries wait for the one that looks the name up.
 type Entry = Arc<AsyncMutex<Option<Found>>>;
 
-#[derive(Clone)]
 struct Found {
-    addresses: Arc<[IpAddr]>,
+    addresses: Result<Arc<[IpAddr]>, String>,
+    /// When the addresses were looked up. The time of a failure is that of its end.
     at: Moment,
+}
+
+impl Found {
+    fn is_current(&self, now: Moment) -> bool {
+        let lifetime = if self.addresses.is_ok() { LOOKUP_LIFETIME } else { FAILURE_LIFETIME };
+        now.saturating_since(self.at) < lifetime
+    }
 }
 
 impl Lookups {
@@ -50,13 +61,17 @@ impl Lookups {
     ) -> Result<Arc<[IpAddr]>, String> {
         let entry = self.entry(url, clock.now());
         let mut found = entry.lock().await;
-        if let Some(found) = &*found
-            && clock.now().saturating_since(found.at) < LOOKUP_LIFETIME
-        {
-            return Ok(Arc::clone(&found.addresses));
+        if let Some(found) = found.as_ref().filter(|found| found.is_current(clock.now())) {
+            return found.addresses.clone();
         }
         *found = None;
-        let at = clock.now();
+        let began = clock.now();
+        let addresses = self.look_up(url).await;
+        let at = if addresses.is_ok() { began } else { clock.now() };
+        found.insert(Found { addresses, at }).addresses.clone()
+    }
+
+    async fn look_up(&self, url: &WebhookUrl) -> Result<Arc<[IpAddr]>, String> {
         let host = url.host();
         let mut addresses = match self.resolver.resolve(host).await {
             Ok(addresses) if addresses.is_empty() => return Err(format!("{host} has no address")),
@@ -65,17 +80,16 @@ impl Lookups {
         };
         self.check(url, &addresses)?;
         addresses.truncate(MAX_TRIED);
-        let addresses: Arc<[IpAddr]> = addresses.into();
-        *found = Some(Found { addresses: Arc::clone(&addresses), at });
-        Ok(addresses)
+        Ok(addresses.into())
     }
 
     /// Checks all addresses of a host. If one is forbidden, none is used: an attacker could otherwise
-    /// mix addresses until the forbidden one is tried.
+    /// mix addresses until the forbidden one is tried. The error does not contain the address: whoever may
+    /// set a URL could otherwise read the names of an internal network.
     pub(super) fn check(&self, url: &WebhookUrl, addresses: &[IpAddr]) -> Result<(), String> {
         for address in addresses {
             if let Err(reason) = self.allowed.check(url.host(), url.port(), *address) {
-                return Err(format!("{} is not allowed: {address} is {reason}", url.host()));
+                return Err(format!("{} is not allowed: it is {reason}", url.host()));
             }
         }
         Ok(())
@@ -86,10 +100,8 @@ impl Lookups {
         if found.len() >= MAX_NAMES {
             // An entry that is locked is in use. Another lookup of the same name does no harm.
             found.retain(|_, entry| {
-                entry.try_lock().is_ok_and(|found| {
-                    let age = |found: &Found| now.saturating_since(found.at);
-                    found.as_ref().is_some_and(|found| age(found) < LOOKUP_LIFETIME)
-                })
+                let found = entry.try_lock();
+                found.is_ok_and(|found| found.as_ref().is_some_and(|found| found.is_current(now)))
             });
             if found.len() >= MAX_NAMES {
                 found.clear();

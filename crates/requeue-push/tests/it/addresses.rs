@@ -1,7 +1,7 @@
 //! Which addresses are connected to.
 
 use super::receiver::{Receiver, ok};
-use super::{DONE, config, deliver, delivery, options, unreachable};
+use super::{DONE, config, deliver, delivery, error, options, unreachable};
 use requeue_jobs::{ManualClock, WallClock};
 use requeue_push::{
     AllowedTargets, PushClient, PushClientOptions, Resolve, ResolveFuture, SystemResolver,
@@ -43,26 +43,26 @@ async fn without_an_allow_list_no_internal_address_is_connected_to() {
     options.resolver = Arc::clone(&resolver) as Arc<dyn Resolve>;
     let client = PushClient::new(options).unwrap();
     let port = receiver.address.port();
-    for (host, address) in [
-        ("127.0.0.1", "127.0.0.1"),
-        ("2130706433", "127.0.0.1"),
-        ("0x7f000001", "127.0.0.1"),
-        ("017700000001", "127.0.0.1"),
-        ("0x7f.1", "127.0.0.1"),
-        ("127.1", "127.0.0.1"),
-        ("127.0.0.1.", "127.0.0.1"),
-        ("0", "0.0.0.0"),
-        ("[::1]", "::1"),
-        ("[::]", "::"),
-        ("[::ffff:127.0.0.1]", "::ffff:127.0.0.1"),
-        ("[::127.0.0.1]", "::7f00:1"),
-        ("[64:ff9b::7f00:1]", "64:ff9b::7f00:1"),
-        ("169.254.169.254", "169.254.169.254"),
-        ("[fd00:ec2::254]", "fd00:ec2::254"),
+    for host in [
+        "127.0.0.1",
+        "2130706433",
+        "0x7f000001",
+        "017700000001",
+        "0x7f.1",
+        "127.1",
+        "127.0.0.1.",
+        "0",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[::127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "169.254.169.254",
+        "[fd00:ec2::254]",
     ] {
         let config = config(&format!("http://{host}:{port}/"), json!({}));
         let failed = unreachable(deliver(config, &client, &delivery()).await);
-        assert!(failed.contains(&format!("is not allowed: {address} is ")), "{host}: {failed}");
+        assert!(failed.contains(" is not allowed: it is "), "{host}: {failed}");
     }
     assert_eq!((receiver.connections(), resolver.asked.load(Ordering::SeqCst)), (0, 0));
 }
@@ -74,7 +74,7 @@ async fn the_name_of_this_machine_is_checked_as_well() {
     let url = format!("http://localhost:{}/", receiver.address.port());
     let failed = unreachable(deliver(config(&url, json!({})), &client, &delivery()).await);
     assert!(failed.starts_with("localhost is not allowed: "), "{failed}");
-    assert!(failed.ends_with(" is a loopback address"), "{failed}");
+    assert!(failed.ends_with(" it is a loopback address"), "{failed}");
     assert_eq!(receiver.connections(), 0);
 }
 
@@ -83,19 +83,40 @@ async fn a_name_with_one_forbidden_address_is_rejected() {
     let receiver = Receiver::start(|_, _| ok()).await;
     let url = format!("http://hooks.example:{}/", receiver.address.port());
     for (answer, expected) in [
-        (&["10.0.0.1"][..], "10.0.0.1 is a private address"),
-        (&["1.1.1.1", "192.168.0.1"][..], "192.168.0.1 is a private address"),
-        (&["127.0.0.1", "10.0.0.1"][..], "10.0.0.1 is a private address"),
-        (&["2606:4700::1111", "::ffff:10.0.0.1"][..], "::ffff:10.0.0.1 is a private address"),
-        (&[][..], "hooks.example has no address"),
+        (&["10.0.0.1"][..], "is not allowed: it is a private address"),
+        (&["1.1.1.1", "192.168.0.1"][..], "is not allowed: it is a private address"),
+        (&["127.0.0.1", "10.0.0.1"][..], "is not allowed: it is a private address"),
+        (&["2606:4700::1111", "::ffff:10.0.0.1"][..], "is not allowed: it is a private address"),
+        (&["168.63.129.16"][..], "is not allowed: it is an address of the cloud platform"),
+        (&[][..], "has no address"),
     ] {
         let mut options = options(&ManualClock::new());
         options.resolver = Answers::new(&[answer]);
         let client = PushClient::new(options).unwrap();
         let failed = unreachable(deliver(config(&url, json!({})), &client, &delivery()).await);
-        assert!(failed.contains(expected), "{failed}");
+        // The address itself stays a secret of the network.
+        assert_eq!(failed, format!("hooks.example {expected}"));
     }
     assert_eq!(receiver.connections(), 0);
+}
+
+#[tokio::test]
+async fn an_error_does_not_contain_the_internal_address_behind_a_permitted_name() {
+    let receiver = Receiver::start(|_, _| ok()).await;
+    let port = receiver.address.port();
+    drop(receiver);
+    let mut options = PushClientOptions::default();
+    options.allowed = "hooks.example".parse::<AllowedTargets>().unwrap();
+    options.resolver = Answers::new(&[&["127.0.0.1", "127.0.0.3"]]);
+    let client = PushClient::new(options).unwrap();
+    let url = format!("http://hooks.example:{port}/");
+    // The port is free as soon as the task of the receiver has ended.
+    let mut failed = String::new();
+    while !failed.contains("refused") {
+        failed = error(deliver(config(&url, json!({})), &client, &delivery()).await);
+    }
+    assert!(failed.starts_with(&format!("no connection to hooks.example:{port}: ")), "{failed}");
+    assert!(!failed.contains("127.0.0."), "{failed}");
 }
 
 #[tokio::test]
@@ -118,7 +139,7 @@ async fn the_checked_address_is_connected_to_whatever_the_next_lookup_returns() 
     assert_eq!(deliver(config.clone(), &client, &delivery()).await, DONE);
     clock.advance(Duration::from_secs(2));
     let failed = unreachable(deliver(config, &client, &delivery()).await);
-    assert_eq!(failed, "hooks.example is not allowed: 127.0.0.2 is a loopback address");
+    assert_eq!(failed, "hooks.example is not allowed: it is a loopback address");
     assert_eq!((allowed.count(), forbidden.connections()), (4, 0));
 }
 
@@ -169,4 +190,22 @@ async fn a_name_that_does_not_exist_is_unreachable() {
     let config = config("https://hooks.example/", json!({}));
     let failed = unreachable(deliver(config, &client, &delivery()).await);
     assert_eq!(failed, "hooks.example was not found: no such host");
+}
+
+#[tokio::test]
+async fn deliveries_that_wait_for_a_failed_lookup_do_not_repeat_it() {
+    let resolver = Answers::new(&[&[], &["127.0.0.1"]]);
+    let receiver = Receiver::start(|_, _| ok()).await;
+    let clock = ManualClock::new();
+    let mut options = options(&clock);
+    options.resolver = Arc::clone(&resolver) as Arc<dyn Resolve>;
+    let client = PushClient::new(options).unwrap();
+    let config = config(&format!("http://hooks.example:{}/", receiver.address.port()), json!({}));
+    for _ in 0..3 {
+        let failed = unreachable(deliver(config.clone(), &client, &delivery()).await);
+        assert_eq!(failed, "hooks.example has no address");
+    }
+    assert_eq!(resolver.asked.load(Ordering::SeqCst), 1);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(deliver(config, &client, &delivery()).await, DONE);
 }
