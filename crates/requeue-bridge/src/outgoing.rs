@@ -3,9 +3,10 @@
 use crate::message::{HeaderValue, Message};
 use requeue_push::{BrokerUrl, Delivery, PushConfig, fill_template};
 
-/// The headers of incoming messages that are instructions to the bridge. They are not published again.
-pub(crate) const CONTROL_HEADERS: [&str; 4] =
-    ["requeue-cancel", "requeue-delay", "requeue-due", "requeue-key"];
+/// What the names of headers begin with that this project defines: instructions to the bridge in a message that
+/// comes in, facts about the job in one that is published. Those that came in are not published again: consumers
+/// could not tell a publisher's `requeue-fence` from that of the job.
+const OWN_PREFIX: &str = "requeue-";
 
 /// The header of RabbitMQ's delayed-message plugin: a delay in milliseconds.
 pub(crate) const X_DELAY: &str = "x-delay";
@@ -25,9 +26,7 @@ impl Outgoing {
     /// Fails with a text for people if the job has a stored message that cannot be read.
     pub(crate) fn new(config: &PushConfig, delivery: &Delivery) -> Result<Self, String> {
         let mut message = Message::from_body(&delivery.job.body)?;
-        message.headers.retain(|(name, _)| {
-            !CONTROL_HEADERS.iter().any(|control| name.eq_ignore_ascii_case(control))
-        });
+        message.headers.retain(|(name, _)| !is_own(name));
         for (name, value) in &mut message.headers {
             if name.eq_ignore_ascii_case(X_DELAY) {
                 // As the plugin does it: consumers see that the message was delayed, and it is not delayed again.
@@ -69,6 +68,11 @@ impl Outgoing {
     }
 }
 
+fn is_own(name: &str) -> bool {
+    let prefix = name.trim_start().as_bytes().get(..OWN_PREFIX.len());
+    prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(OWN_PREFIX.as_bytes()))
+}
+
 /// Returns the number of milliseconds in a header `x-delay`, with the types that the plugin accepts.
 pub(crate) fn milliseconds(value: &HeaderValue) -> Option<i64> {
     match value {
@@ -96,6 +100,16 @@ mod tests {
         message.key = Some(b"orders.eu".to_vec());
         for (name, value) in [("x-delay", "5000"), ("tenant", "a"), ("requeue-key", "7")] {
             message.headers.push((name.to_owned(), value.into()));
+        }
+        // A publisher must not be able to speak for the job, and a consumer may take the first of two headers.
+        for name in [
+            "requeue-fence",
+            "Requeue-Id",
+            "REQUEUE-KIND",
+            " requeue-attempt",
+            "requeue-message-id",
+        ] {
+            message.headers.push((name.to_owned(), "forged".into()));
         }
         let mut config = PushConfig::new("amqp://h/e?routing_key={kind}-{id}-{key}").unwrap();
         config.headers.insert("team".to_owned(), "b".to_owned());

@@ -3,7 +3,6 @@
 use crate::message::{HeaderValue, Message};
 use rdkafka::Message as _;
 use rdkafka::message::{BorrowedMessage, Header, Headers, OwnedHeaders};
-use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The header with the id of a message, which is the same for every attempt to deliver it.
@@ -14,9 +13,6 @@ const CONTENT_TYPE: &str = "content-type";
 
 /// The property of a message whose record has no payload: in a compacted topic, it deletes its key.
 const TOMBSTONE: &str = "tombstone";
-
-/// What the names of headers begin with that this project defines.
-const OWN_PREFIX: &str = "requeue-";
 
 /// Returns the message of a record.
 pub(super) fn message(record: &BorrowedMessage<'_>) -> Message {
@@ -55,20 +51,11 @@ pub(super) fn payload(message: &Message) -> Option<&[u8]> {
     (!is_tombstone || !message.payload.is_empty()).then_some(&*message.payload)
 }
 
-/// Returns the headers of the record: those of the message, its content type, and its id.
-///
-/// A message with an id is published for a job. Of several headers that this project defines with the same name,
-/// only the last one describes that job, and is kept.
+/// Returns the headers of the record: those of the message, its content type, and its id if it is published for a
+/// job.
 pub(super) fn record_headers(message: &Message, id: Option<&str>) -> OwnedHeaders {
-    let mut seen = HashSet::from([MESSAGE_ID.to_owned()]);
-    let mut is_kept = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        id.is_none() || !name.starts_with(OWN_PREFIX) || seen.insert(name)
-    };
-    let mut kept: Vec<_> = message.headers.iter().rev().filter(|(name, _)| is_kept(name)).collect();
-    kept.reverse();
-    let mut headers = OwnedHeaders::new_with_capacity(kept.len() + 2);
-    for (name, value) in kept {
+    let mut headers = OwnedHeaders::new_with_capacity(message.headers.len() + 2);
+    for (name, value) in &message.headers {
         let bytes = (*value != HeaderValue::Null).then(|| value.to_bytes());
         headers = headers.insert(Header { key: name, value: bytes.as_ref() });
     }
@@ -105,23 +92,6 @@ mod tests {
         let mut expected = message.headers.clone();
         expected.push((MESSAGE_ID.to_owned(), "kind/id/1".into()));
         assert_eq!(of(&message, Some("kind/id/1")), expected);
-    }
-
-    #[test]
-    fn headers_of_an_earlier_job_are_replaced() {
-        let mut message = Message::new(*b"x");
-        for (name, value) in [
-            ("requeue-id", "old"),
-            ("Requeue-Message-Id", "old"),
-            ("a", "b"),
-            ("requeue-id", "new"),
-        ] {
-            message.headers.push((name.to_owned(), value.into()));
-        }
-        let expected = [("a", "b"), ("requeue-id", "new"), (MESSAGE_ID, "k/i/2")];
-        let expected = expected.map(|(name, value)| (name.to_owned(), value.into()));
-        assert_eq!(of(&message, Some("k/i/2")), expected);
-        assert_eq!(of(&message, None), message.headers);
     }
 
     #[test]
