@@ -88,7 +88,7 @@ pub(crate) async fn change(
     let store = store_args.open(IfMissing::Fail).await?;
     let mut worst: Option<Exit> = None;
     for ids in ids.chunks(MAX_BATCH) {
-        let of = |id: &JobId| Change { kind: kind.clone(), id: id.clone(), action };
+        let of = |id: &JobId| Change { kind: kind.clone(), id: id.clone(), action: action.clone() };
         let results = store.change(ids.iter().map(of).collect()).await?;
         for (id, result) in ids.iter().zip(results) {
             match result {
@@ -125,7 +125,7 @@ async fn change_all(
     let state = args.state.map(JobState::from).or(match action {
         ChangeKind::Revive => Some(JobState::Dead),
         ChangeKind::RunNow => Some(JobState::Waiting),
-        ChangeKind::Cancel => None,
+        ChangeKind::Cancel | ChangeKind::Reschedule(_) => None,
     });
     let (mut matched, mut changed, mut failed) = (0u64, 0u64, 0u64);
     let mut worst: Option<Exit> = None;
@@ -133,7 +133,11 @@ async fn change_all(
     let mut query = Query { state, prefix, limit: MAX_BATCH, ..Query::new(kind.clone()) };
     loop {
         let page = store.list(query.clone()).await?;
-        let of = |job: &JobView| Change { kind: kind.clone(), id: job.id.clone(), action };
+        let of = |job: &JobView| Change {
+            kind: kind.clone(),
+            id: job.id.clone(),
+            action: action.clone(),
+        };
         let changes: Vec<Change> =
             page.jobs.iter().filter(|job| args.matches(job)).map(of).collect();
         matched += changes.len() as u64;

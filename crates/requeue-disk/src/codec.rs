@@ -57,8 +57,12 @@ const FIRST_PUT_CREATED: u64 = 1 << 13;
 const HAS_PRIORITY: u64 = 1 << 14;
 const HAS_NEXT_PRIORITY: u64 = 1 << 15;
 const HAS_RESULT: u64 = 1 << 16;
+/// The successor has the body of the job.
+const NEXT_OF_JOB: u64 = 1 << 17;
 /// All other bits are invalid.
-const KNOWN: u64 = (1 << 17) - 1;
+const KNOWN: u64 = (1 << 18) - 1;
+/// The body of the successor follows, is unchanged, or is that of the job.
+const NEXT_BODY: u64 = NEXT_SAME | NEXT_OF_JOB;
 
 pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Parts>) {
     let mut flags = match &record.status {
@@ -79,7 +83,11 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
         if let Some(next) = &lease.next {
             flags |= HAS_NEXT;
             let before = before.and_then(|before| before.next.as_ref());
-            flags |= if before.is_some_and(|body| same(body, &next.body)) { NEXT_SAME } else { 0 };
+            flags |= match () {
+                () if before.is_some_and(|body| same(body, &next.body)) => NEXT_SAME,
+                () if same(&record.body, &next.body) => NEXT_OF_JOB,
+                () => 0,
+            };
             flags |= if next.priority > Priority::default() { HAS_NEXT_PRIORITY } else { 0 };
         }
     }
@@ -170,7 +178,7 @@ fn put_lease(out: &mut Vec<u8>, lease: &Lease, created: u64, flags: u64) {
         if flags & HAS_NEXT_PRIORITY != 0 {
             out.push(next.priority.get());
         }
-        if flags & NEXT_SAME == 0 {
+        if flags & NEXT_BODY == 0 {
             put_body(out, &next.body);
         }
     }
@@ -246,8 +254,11 @@ impl Draft {
         if flags & !KNOWN != 0 {
             return Err(Malformed("a record has unknown flags"));
         }
-        if flags & (HAS_NEXT | NEXT_SAME) == NEXT_SAME {
+        if flags & HAS_NEXT == 0 && flags & NEXT_BODY != 0 {
             return Err(Malformed("a record refers to a successor that does not exist"));
+        }
+        if flags & NEXT_BODY == NEXT_BODY {
+            return Err(Malformed("a successor has two sources of its body"));
         }
         let generation = Generation(bytes.counter()?);
         let seq = bytes.counter()?;
@@ -314,6 +325,7 @@ impl Draft {
             BODY_OF_NEXT => record.body = next_before()?,
             _ => {}
         }
+        take_body_of_job(&mut record, flags);
         match flags & FAILURES {
             FAILURES_SAME => record.failures = before()?.failures.clone(),
             FAILURES_MORE => add_failures(&before()?.failures, &mut record.failures),
@@ -356,6 +368,7 @@ impl Draft {
         if flags & BODY != 0 {
             record.body = body_of(record.generation)?;
         }
+        take_body_of_job(&mut record, flags);
         let failures = before.map_or(&[][..], |before| &before.failures);
         match flags & FAILURES {
             FAILURES_SAME => record.failures = failures.to_vec(),
@@ -363,6 +376,15 @@ impl Draft {
             _ => {}
         }
         Some(record)
+    }
+}
+
+/// Gives the successor the body of the job, if that is meant.
+fn take_body_of_job(record: &mut Record, flags: u64) {
+    if let (Status::Leased(lease), true) = (&mut record.status, flags & NEXT_OF_JOB != 0)
+        && let Some(next) = &mut lease.next
+    {
+        next.body = record.body.clone();
     }
 }
 
@@ -385,7 +407,7 @@ fn lease(bytes: &mut Bytes<'_>, created: u64, flags: u64) -> Result<Lease, Malfo
         let put_at = time(bytes.step(created)?);
         let priority =
             if flags & HAS_NEXT_PRIORITY != 0 { priority(bytes)? } else { Priority::default() };
-        let body = if flags & NEXT_SAME == 0 { body(bytes)? } else { Body::default() };
+        let body = if flags & NEXT_BODY == 0 { body(bytes)? } else { Body::default() };
         next = Some(Successor { body, due, priority, generation, put_at });
     }
     let cancelled = flags & CANCELLED != 0;

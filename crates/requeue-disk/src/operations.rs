@@ -18,6 +18,7 @@ use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, JobId, JobView, Kind, Placed, Put,
     PutError, Reaped, Restore, Restored, Schedule, ScheduleCondition, Settings, Settle,
     SettleError, Settled, Settlement, StoreError, Tick, Ticked, Timestamp, check_batch,
+    check_changes,
 };
 
 /// An operation that the writer runs.
@@ -245,16 +246,24 @@ impl Operation for Vec<Change> {
     type Output = BatchResults<Changed, ChangeError>;
 
     fn check(&self) -> Result<(), StoreError> {
-        Ok(check_count("entries in a batch", self.len())?)
+        Ok(check_changes(self)?)
     }
 
     fn entries(&self) -> usize {
         self.len()
     }
 
+    fn bytes(&self) -> usize {
+        let each =
+            |change: &Change| ENTRY_BYTES + change.id.as_str().len() + change.action.body_len();
+        self.iter().map(each).sum()
+    }
+
     fn log_space(&self, _: &State) -> LogSpace {
-        let each = |change: &Change| ENTRY_BYTES + change.id.as_str().len();
-        LogSpace::existing_jobs(self.iter().map(each).sum())
+        if self.iter().any(|change| change.action.body_len() > 0) {
+            return LogSpace::new_jobs(self.bytes());
+        }
+        LogSpace::existing_jobs(self.bytes())
     }
 
     fn run(self, state: &mut State, now: Timestamp) -> Result<Self::Output, StoreError> {

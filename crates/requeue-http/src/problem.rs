@@ -90,7 +90,7 @@ pub enum ProblemType {
     LeaseLost,
     /// The job is leased and has no successor.
     Leased,
-    /// The job is done, so it cannot run.
+    /// The job is done, so it cannot run or be rescheduled.
     Done,
     /// The job is not dead, so it cannot be revived.
     NotDead,
@@ -183,7 +183,7 @@ const TYPES: [(ProblemType, &str, u16, &str, &str); 24] = [
         "other-generation",
         409,
         "generation conflict",
-        "The put has `if_generation`, and the job has another generation. `generation` is the newest one; if it is missing, the job does not exist. Read the job and decide again.",
+        "The request has `if_generation`, and the job has another generation. `generation` is the newest one; if it is missing, the job does not exist. Read the job and decide again.",
     ),
     (
         LeaseLost,
@@ -514,15 +514,20 @@ impl From<SettleError> for Problem {
 
 impl From<ChangeError> for Problem {
     fn from(error: ChangeError) -> Self {
+        let mut generation = None;
         let problem_type = match error {
             ChangeError::Store(error) => return error.into(),
+            ChangeError::Generation { found: Generation(number), .. } => {
+                generation = Some(number);
+                ProblemType::OtherGeneration
+            }
             ChangeError::Absent { .. } => ProblemType::Absent,
             ChangeError::Leased { .. } => ProblemType::Leased,
             ChangeError::Done { .. } => ProblemType::Done,
             ChangeError::NotDead { .. } => ProblemType::NotDead,
             _ => ProblemType::Bug,
         };
-        Problem::new(problem_type, error.to_string())
+        Problem { generation, ..Problem::new(problem_type, error.to_string()) }
     }
 }
 

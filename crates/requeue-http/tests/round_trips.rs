@@ -2,16 +2,16 @@
 //! of a body, and times and durations without rounding.
 
 use requeue_http::wire::{
-    ChangeEntry, ClaimRequest, ClaimedView, JobJson, ParseContext, PutDone, PutRequest,
+    ChangeDone, ChangeEntry, ClaimRequest, ClaimedView, JobJson, ParseContext, PutDone, PutRequest,
     RestoreRequest, ScheduleJson, ScheduleRequest, SettingsJson, SettleDone, SettleLease,
 };
 use requeue_jobs::json::BodyJson;
 use requeue_jobs::limits::{MAX_DELAY, MAX_LEASE, MAX_RATE_PERIOD, MIN_LEASE};
 use requeue_jobs::{
-    Backoff, Body, Change, ChangeKind, Claim, ClaimedJob, Condition, DoneView, Due, FailedAttempt,
-    Fence, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode, Placed, Priority,
-    Put, PutOutcome, Rate, Receipt, Restore, Retention, ScheduleSpec, ScheduleView, Settings,
-    Settle, Settled, Settlement, SuccessorView, Timestamp, WorkerName,
+    Backoff, Body, Change, ChangeKind, Changed, Claim, ClaimedJob, Condition, DoneView, Due,
+    FailedAttempt, Fence, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode,
+    Placed, Priority, Put, PutOutcome, Rate, Receipt, Reschedule, Restore, Retention, ScheduleSpec,
+    ScheduleView, Settings, Settle, Settled, Settlement, SuccessorView, Timestamp, WorkerName,
 };
 use requeue_testkit::{Random, check_seeds};
 use serde::Serialize;
@@ -50,9 +50,11 @@ fn check(random: &mut Random) {
     assert_eq!(sent(&SettleLease::from(settle.clone())).read("", None, &CONTEXT), Ok(settle));
     let settled = settled(random);
     assert_eq!(sent(&SettleDone::from(settled)).read(&CONTEXT), Ok(settled));
-    let action = *random.pick(&[ChangeKind::Cancel, ChangeKind::RunNow, ChangeKind::Revive]);
+    let action = change_kind(random);
     let change = Change { kind: kind(random), id: id(random), action };
-    assert_eq!(sent(&ChangeEntry::from(change.clone())).read(""), Ok(change));
+    assert_eq!(sent(&ChangeEntry::from(change.clone())).read("", &CONTEXT), Ok(change));
+    let changed = changed(random);
+    assert_eq!(Changed::try_from(sent(&ChangeDone::from(changed))), Ok(changed));
     let job = view(random);
     assert_eq!(sent(&JobJson::from(&job)).read("", &CONTEXT), Ok(job.clone()));
     let (generation, fence) = (generation(random), Fence(random.number() >> 12));
@@ -182,6 +184,27 @@ fn put(random: &mut Random) -> Put {
     };
     let (kind, id, body, priority) = (kind(random), id(random), body(random), priority(random));
     Put { kind, id, body, due, priority, mode, condition }
+}
+
+fn change_kind(random: &mut Random) -> ChangeKind {
+    let put = put(random);
+    let set = Reschedule {
+        // Now is a delay of 0 where a missing due time leaves it as it is.
+        due: maybe(random, |_| put.due).filter(|due| *due != Due::Now),
+        priority: Some(put.priority),
+        body: maybe(random, body),
+        if_generation: maybe(random, generation),
+    };
+    let reschedule = ChangeKind::Reschedule(set);
+    random.pick(&[ChangeKind::Cancel, ChangeKind::RunNow, ChangeKind::Revive, reschedule]).clone()
+}
+
+fn changed(random: &mut Random) -> Changed {
+    use PutOutcome::{Coalesced, Revived, Updated};
+    let outcome = *random.pick(&[Updated, Coalesced, Revived]);
+    let rescheduled = Changed::Rescheduled(Placed { outcome, generation: generation(random) });
+    let all = [Changed::Removed, Changed::Ending, Changed::Ready, Changed::Revived, rescheduled];
+    *random.pick(&all)
 }
 
 fn placed(random: &mut Random) -> Placed {

@@ -1,11 +1,13 @@
 //! Claiming jobs, settling their leases, and changing jobs: arguments and results.
 
-use crate::error::StoreError;
+use crate::error::{Invalid, StoreError};
 use crate::job::Body;
+use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::names::{JobId, Kind, WorkerName};
 use crate::priority::Priority;
+use crate::put::Placed;
 use crate::receipt::{Generation, Receipt};
-use crate::time::Timestamp;
+use crate::time::{Due, Timestamp};
 use std::time::Duration;
 
 /// A request for jobs: the argument of [`Store::claim`](crate::Store::claim).
@@ -229,7 +231,7 @@ pub struct Change {
 }
 
 /// What a [`Change`] does to a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeKind {
     /// Removes the job, also if it is dead or done. If it is leased, it is removed when the lease ends,
     /// and its successor is removed immediately.
@@ -239,10 +241,68 @@ pub enum ChangeKind {
     RunNow,
     /// Makes a dead job due now and resets its attempts. Fails for any other job.
     Revive,
+    /// Changes the due time, the priority or the body of a job, and leaves the rest as it is. Changes
+    /// the successor of a leased job, or makes one. With a due time, revives a dead job.
+    Reschedule(Reschedule),
+}
+
+impl ChangeKind {
+    /// Returns the number of bytes in the body that a reschedule sets, or 0.
+    pub fn body_len(&self) -> usize {
+        match self {
+            ChangeKind::Reschedule(set) => set.body.as_ref().map_or(0, Body::len),
+            ChangeKind::Cancel | ChangeKind::RunNow | ChangeKind::Revive => 0,
+        }
+    }
+}
+
+/// What a reschedule sets: at least one of due time, priority and body. What is `None` stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reschedule {
+    /// When the job becomes due.
+    pub due: Option<Due>,
+    /// The priority.
+    pub priority: Option<Priority>,
+    /// The payload, with its content type.
+    pub body: Option<Body>,
+    /// If it is set, the newest generation of the job must be this one. Otherwise the reschedule
+    /// fails and changes nothing.
+    pub if_generation: Option<Generation>,
+}
+
+impl Reschedule {
+    /// Fails with [`Invalid::NothingToChange`] if due time, priority and body are all `None`.
+    pub fn check(&self) -> Result<(), Invalid> {
+        match self {
+            Reschedule { due: None, priority: None, body: None, .. } => {
+                Err(Invalid::NothingToChange)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Fails if a batch has more than [`MAX_BATCH`] changes or [`MAX_BATCH_BYTES`] of bodies, or a
+/// reschedule that sets nothing. For stores.
+pub fn check_changes(changes: &[Change]) -> Result<(), Invalid> {
+    if changes.len() > MAX_BATCH {
+        let (what, count) = ("entries in a batch", changes.len());
+        return Err(Invalid::TooMany { what, count, limit: MAX_BATCH });
+    }
+    let len = changes.iter().map(|change| change.action.body_len()).sum();
+    if len > MAX_BATCH_BYTES {
+        let field = "the bodies of a batch";
+        return Err(Invalid::TooLong { field, len, limit: MAX_BATCH_BYTES });
+    }
+    let mut reschedules = changes.iter().filter_map(|change| match &change.action {
+        ChangeKind::Reschedule(set) => Some(set),
+        ChangeKind::Cancel | ChangeKind::RunNow | ChangeKind::Revive => None,
+    });
+    reschedules.try_for_each(Reschedule::check)
 }
 
 /// The result of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Changed {
     /// The job is removed.
@@ -253,4 +313,8 @@ pub enum Changed {
     Ready,
     /// The job was dead and is due now.
     Revived,
+    /// The job was rescheduled, and has a new generation. The outcome is that of a put:
+    /// [`Updated`](crate::PutOutcome::Updated), [`Coalesced`](crate::PutOutcome::Coalesced) or
+    /// [`Revived`](crate::PutOutcome::Revived).
+    Rescheduled(Placed),
 }

@@ -6,6 +6,7 @@ mod claim;
 mod json;
 mod list;
 mod put;
+mod reschedule;
 #[cfg(feature = "cron")]
 mod schedules;
 
@@ -13,8 +14,9 @@ pub use claim::ClaimJobs;
 pub(crate) use claim::nonce;
 pub use list::ListJobs;
 pub use put::{PutFuture, PutJob};
+pub use reschedule::RescheduleJob;
 
-use crate::claim::{Change, ChangeKind, Changed, Settle, Settled, Settlement};
+use crate::claim::{Change, ChangeKind, Changed, Reschedule, Settle, Settled, Settlement};
 #[cfg(feature = "cron")]
 use crate::cron::TickTurn;
 use crate::error::{ChangeError, PutError, SettleError, StoreError};
@@ -127,7 +129,7 @@ impl Jobs {
                 let store = Arc::clone(&to);
                 Box::pin(async move { store.change(changes).await })
             },
-            |_: &Change| 0,
+            |change: &Change| change.action.body_len(),
         );
         let reap_turns = ReapTurns::default();
         let shared = Shared {
@@ -170,8 +172,9 @@ impl Jobs {
         &self.shared.wall_clock
     }
 
-    /// Puts a job: creates it, or changes it if it exists. It is due now, unless a method of
-    /// [`PutJob`] specifies another time. Nothing happens before the result is awaited.
+    /// Puts a job: creates it, or replaces its body, due time and priority if it exists. It is due now,
+    /// unless a method of [`PutJob`] specifies another time. Nothing happens before the result is
+    /// awaited. To change only some of these, use [`reschedule`](Self::reschedule).
     ///
     /// ```
     /// use requeue_jobs::{Jobs, MemoryStore, PutError};
@@ -381,6 +384,53 @@ impl Jobs {
     /// [`ChangeError::NotDead`] if it is not dead.
     pub async fn revive(&self, kind: &str, id: &str) -> Result<Changed, ChangeError> {
         self.change(kind, id, ChangeKind::Revive).await
+    }
+
+    /// Changes the due time, the priority or the body of a job, and leaves the rest as it is. The
+    /// methods of [`RescheduleJob`] specify what changes. Nothing happens before the result is awaited.
+    ///
+    /// A leased job is not disturbed: its successor is changed, or made from its current content. With
+    /// a due time, a dead job is revived.
+    ///
+    /// ```
+    /// use requeue_jobs::{ChangeError, Jobs, MemoryStore};
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// # requeue_testkit::block_on(async {
+    /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
+    /// jobs.put("order.remind", "order-42", "unpaid").after(Duration::from_secs(300)).await?;
+    /// jobs.reschedule("order.remind", "order-42").after(Duration::from_secs(3600)).await?;
+    /// let job = jobs.get("order.remind", "order-42").await?.expect("it waits");
+    /// assert_eq!(job.body.bytes(), b"unpaid");
+    ///
+    /// let absent = jobs.reschedule("order.remind", "order-43").priority(9).await;
+    /// assert!(matches!(absent, Err(ChangeError::Absent { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn reschedule(&self, kind: &str, id: &str) -> RescheduleJob {
+        RescheduleJob::new(self, kind, id)
+    }
+
+    /// Reschedules a job in the way that is given as a [`Reschedule`], for example because it was read
+    /// from a request.
+    pub async fn reschedule_as(
+        &self,
+        kind: Kind,
+        id: JobId,
+        set: Reschedule,
+    ) -> Result<Placed, ChangeError> {
+        // Here, because the store would reject the whole batch.
+        set.check()?;
+        let action = ChangeKind::Reschedule(set);
+        match self.shared.changes.call(Change { kind, id, action }).await? {
+            Changed::Rescheduled(placed) => Ok(placed),
+            other => {
+                let reason = format!("the store returned {other:?} for a reschedule");
+                Err(StoreError::Unknown { reason }.into())
+            }
+        }
     }
 
     async fn change(

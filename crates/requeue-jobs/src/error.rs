@@ -103,6 +103,9 @@ pub enum Invalid {
         /// The error of the JSON library.
         reason: String,
     },
+    /// A reschedule sets neither a due time nor a priority nor a body.
+    #[error("nothing to change: set a due time, a priority or a body")]
+    NothingToChange,
     /// A remote store rejected the call by a rule that this version does not know.
     #[error("{reason}")]
     Refused {
@@ -206,7 +209,7 @@ pub enum ChangeError {
         /// The id of the job.
         id: JobId,
     },
-    /// *Run now* on a done job, whose body is no longer there. Put it again.
+    /// *Run now* or a reschedule of a done job, whose body is no longer there. Put it again.
     #[error("job {id:?} of kind {kind} is done")]
     Done {
         /// The kind of the job.
@@ -221,6 +224,19 @@ pub enum ChangeError {
         kind: Kind,
         /// The id of the job.
         id: JobId,
+    },
+    /// The reschedule has [`if_generation`](crate::Reschedule::if_generation), and the job has
+    /// another generation.
+    #[error("job {id:?} of kind {kind} has generation {found}; expected generation {expected}")]
+    Generation {
+        /// The kind of the job.
+        kind: Kind,
+        /// The id of the job.
+        id: JobId,
+        /// The generation that the reschedule expected.
+        expected: Generation,
+        /// The newest generation of the job.
+        found: Generation,
     },
     /// The store did not perform the change.
     #[error(transparent)]

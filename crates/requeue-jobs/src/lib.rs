@@ -87,10 +87,10 @@ pub mod transfer;
 mod worker;
 
 pub use claim::{
-    Change, ChangeKind, Changed, Claim, Claimed, ClaimedJob, ExpiredLease, Reaped, Settle, Settled,
-    Settlement,
+    Change, ChangeKind, Changed, Claim, Claimed, ClaimedJob, ExpiredLease, Reaped, Reschedule,
+    Settle, Settled, Settlement, check_changes,
 };
-pub use client::{ClaimJobs, Jobs, ListJobs, PutFuture, PutJob};
+pub use client::{ClaimJobs, Jobs, ListJobs, PutFuture, PutJob, RescheduleJob};
 #[cfg(feature = "cron")]
 pub use cron::{
     CronTimes, CronTimesError, SCHEDULE_TIMERS, ScheduleError, ScheduleTicker, ScheduleView,

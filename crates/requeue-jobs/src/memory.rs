@@ -7,7 +7,7 @@ mod job_table;
 #[cfg(test)]
 mod tests;
 
-use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
+use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled, check_changes};
 use crate::cron::{Schedule, ScheduleCondition, Tick, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, SettleError, StoreError};
 use crate::job::JobView;
@@ -16,7 +16,7 @@ use crate::names::{JobId, Kind};
 use crate::put::{Placed, Put, check_batch};
 use crate::query::{KindView, Page, Query, Spans, TimePage, TimeQuery};
 use crate::restore::{Restore, Restored};
-use crate::rules::{ChangeNotifier, Kinds, TimeRange, check_count, check_settlements, wait};
+use crate::rules::{ChangeNotifier, Kinds, TimeRange, check_settlements, wait};
 use crate::settings::Settings;
 use crate::store::{BatchResults, Store, StoreFuture};
 use crate::time::{Timestamp, WallClock};
@@ -118,7 +118,7 @@ impl Store for MemoryStore {
 
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(async move {
-            check_count("entries in a batch", changes.len())?;
+            check_changes(&changes)?;
             Ok(self.change_state(|state, now| {
                 changes.into_iter().map(|change| state.change(change, now)).collect()
             }))

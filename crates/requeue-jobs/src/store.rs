@@ -69,12 +69,13 @@ pub trait Store: Send + Sync + 'static {
         settlements: Vec<Settle>,
     ) -> StoreFuture<'_, BatchResults<Settled, SettleError>>;
 
-    /// Cancels jobs, makes them due now, or revives dead ones, without a receipt. See
-    /// [`ChangeKind`](crate::ChangeKind).
+    /// Cancels jobs, makes them due now, revives dead ones, or reschedules them, without a receipt.
+    /// See [`ChangeKind`](crate::ChangeKind).
     ///
     /// An entry fails with [`ChangeError::Absent`], [`ChangeError::Leased`],
-    /// [`ChangeError::Done`] or [`ChangeError::NotDead`] if the job's state does not allow the change; it then changes
-    /// nothing.
+    /// [`ChangeError::Done`] or [`ChangeError::NotDead`] if the job's state does not allow the
+    /// change, and with [`ChangeError::Generation`] if the job has another generation than the
+    /// reschedule expects; it then changes nothing.
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>>;
 
     /// Imports jobs from another store as they were, and assigns higher generations and fences

@@ -1,9 +1,8 @@
-//! Changes without a receipt: cancel, run now, revive.
+//! Changes without a receipt: cancel, run now, revive, reschedule.
 
 use crate::rules_call::Load;
 use crate::store::Shared;
-use requeue_jobs::rules::check_count;
-use requeue_jobs::{BatchResults, Change, ChangeError, Changed, Kind, StoreError};
+use requeue_jobs::{BatchResults, Change, ChangeError, Changed, Kind, StoreError, check_changes};
 use std::collections::HashMap;
 
 impl Shared {
@@ -11,7 +10,7 @@ impl Shared {
         &self,
         changes: Vec<Change>,
     ) -> Result<BatchResults<Changed, ChangeError>, StoreError> {
-        check_count("entries in a batch", changes.len())?;
+        check_changes(&changes)?;
         let mut by_kind: HashMap<&Kind, Vec<usize>> = HashMap::new();
         for (n, change) in changes.iter().enumerate() {
             by_kind.entry(&change.kind).or_default().push(n);

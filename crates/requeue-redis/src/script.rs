@@ -72,6 +72,7 @@ pub(crate) struct Scripts {
     pub(crate) ack: Script,
     pub(crate) settle: Script,
     pub(crate) change: Script,
+    pub(crate) reschedule: Script,
     pub(crate) restore: Script,
     pub(crate) reap: Script,
     pub(crate) peek: Script,
@@ -116,6 +117,10 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
         change: new(
             ALLOWED_WHEN_FULL,
             &[KEYS, NOW, LISTS, OPEN_LISTS, FIND, WAKE, PAST, BURY, include_str!("lua/change.lua")],
+        ),
+        reschedule: new(
+            REFUSED_WHEN_FULL,
+            &[KEYS, NOW, LISTS, OPEN_LISTS, FIND, WAKE, MERGE, include_str!("lua/reschedule.lua")],
         ),
         restore: new(
             REFUSED_WHEN_FULL,

@@ -220,7 +220,8 @@ pub(crate) async fn change(
         let page = list_within(store, kind.clone(), filter, cursor.take(), left, &mut scans).await;
         let page = page.map_err(|error| after_some(error, done.changed))?;
         let matched = page.jobs.len();
-        let change = |job: JobView| Change { kind: kind.clone(), id: job.id, action };
+        let change =
+            |job: JobView| Change { kind: kind.clone(), id: job.id, action: action.clone() };
         let results = store.change(page.jobs.into_iter().map(change).collect()).await;
         let results = results.map_err(|error| after_some(error, done.changed))?;
         let changed = results.iter().filter(|result| result.is_ok()).count();

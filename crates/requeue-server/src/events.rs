@@ -217,6 +217,9 @@ pub enum EventName {
     RunNow,
     /// A dead job was revived.
     Revived,
+    /// The due time, the priority or the body of a job was changed: `outcome` is updated, coalesced or
+    /// revived.
+    Rescheduled,
     /// A job was imported: `outcome` is created, kept or ended.
     Restored,
     /// The settings of a kind were changed.
@@ -240,6 +243,7 @@ impl EventName {
             EventName::Cancelled => "cancelled",
             EventName::RunNow => "run_now",
             EventName::Revived => "revived",
+            EventName::Rescheduled => "rescheduled",
             EventName::Restored => "restored",
             EventName::Settings => "settings",
             EventName::Schedule => "schedule",
@@ -277,8 +281,21 @@ mod tests {
     #[test]
     fn as_str_equals_the_serialized_name() {
         for name in [
-            Put, Claimed, Acked, Requeued, Retried, Dead, Released, Extended, Cancelled, RunNow,
-            Revived, Restored, Settings, Schedule,
+            Put,
+            Claimed,
+            Acked,
+            Requeued,
+            Retried,
+            Dead,
+            Released,
+            Extended,
+            Cancelled,
+            RunNow,
+            Revived,
+            Rescheduled,
+            Restored,
+            Settings,
+            Schedule,
         ] {
             let written = serde_json::to_value(name).expect("a name can be serialized");
             assert_eq!(written, name.as_str());

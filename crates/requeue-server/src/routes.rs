@@ -82,7 +82,7 @@ pub(crate) enum Problems {
 
 fn documented_routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Api::openapi())
-        .routes(routes!(jobs::put, jobs::get, jobs::cancel))
+        .routes(routes!(jobs::put, jobs::get, jobs::reschedule, jobs::cancel))
         .routes(routes!(jobs::put_batch, jobs::list))
         .routes(routes!(counts::count))
         .routes(routes!(counts::errors))

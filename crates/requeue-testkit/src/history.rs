@@ -8,11 +8,11 @@
 
 use crate::fixture::{Fixture, block_on};
 use crate::model::Model;
-use crate::operations::{Operation, Operations, Response, SettlementKind};
+use crate::operations::{ActionKind, Operation, Operations, Response, SettlementKind};
 use crate::random::{self, Random};
 use requeue_jobs::{
-    ChangeKind, Claim, Claimed, ExpiredLease, JobState, JobView, Kind, Page, Placed, PutError,
-    Query, Settled, Settlement, Store, StoreError, StoreFuture, Ticked, TimeQuery, Timestamp,
+    Changed, Claim, Claimed, ExpiredLease, JobState, JobView, Kind, Page, Placed, PutError, Query,
+    Settled, Settlement, Store, StoreError, StoreFuture, Ticked, TimeQuery, Timestamp,
 };
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -74,14 +74,14 @@ pub fn check_history(fixture: &dyn Fixture, seed: u64) -> Result<(), String> {
 /// Some histories have many jobs, others one job that much happens to. In some nothing succeeds, so
 /// that jobs fail often.
 fn random_operations(random: &mut Random) -> Operations {
-    use {ChangeKind as C, SettlementKind as S};
+    use {ActionKind as C, SettlementKind as S};
     let mut operations = Operations::default();
     operations.kinds.truncate(1 + random.below(operations.kinds.len()));
     operations.ids.truncate(1 + random.below(operations.ids.len()));
     if random.chance(20) {
         operations.settlements =
             &[(6, S::Retry), (2, S::Release), (2, S::Extend), (1, S::Bury), (1, S::Requeue)];
-        operations.changes = &[(1, C::RunNow), (1, C::Revive)];
+        operations.changes = &[(1, C::RunNow), (1, C::Revive), (1, C::Reschedule)];
     }
     operations
 }
@@ -180,8 +180,14 @@ impl History<'_> {
                 same("settle", &settled, &expected)?;
             }
             (Operation::Change(changes), Response::Change(changed)) => {
-                let expected = changes.iter().map(|change| model.change(change, now)).collect();
-                same("change", &changed, &expected)?;
+                let expect = |(change, changed): (_, &Result<Changed, _>)| {
+                    let given = match changed {
+                        Ok(Changed::Rescheduled(placed)) => Some(placed.generation),
+                        _ => None,
+                    };
+                    model.change(change, given, now)
+                };
+                same("change", &changed, &changes.iter().zip(&changed).map(expect).collect())?;
             }
             (Operation::Reap(max), Response::Reap(reaped)) => {
                 let jobs = listed(&*self.store)?;

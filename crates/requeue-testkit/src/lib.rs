@@ -36,7 +36,7 @@ pub use history::{check_histories, check_history};
 pub use load::{Confirmed, Load};
 pub use model::Model;
 pub use operations::{
-    ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Response,
+    ActionKind, ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Response,
     SettlementKind, Weights,
 };
 pub use proxy::{Direction, Proxy};

@@ -15,8 +15,8 @@ use job::Job;
 use requeue_jobs::{
     Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Condition, ExpiredLease,
     Fence, Generation, JobId, JobState, JobView, Kind, Mode, Placed, Put, PutError, PutOutcome,
-    Reaped, Receipt, Retention, Schedule, Settings, Settle, SettleError, Settled, Settlement,
-    Timestamp, kept_error,
+    Reaped, Receipt, Reschedule, Retention, Schedule, Settings, Settle, SettleError, Settled,
+    Settlement, Timestamp, kept_error,
 };
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -413,15 +413,23 @@ impl Model {
         })
     }
 
-    /// Executes a change.
-    pub fn change(&mut self, change: &Change, now: Timestamp) -> Result<Changed, ChangeError> {
+    /// Executes a change. If a reschedule gets a generation, it is the one `given`.
+    pub fn change(
+        &mut self,
+        change: &Change,
+        given: Option<Generation>,
+        now: Timestamp,
+    ) -> Result<Changed, ChangeError> {
         let (kind, id) = (change.kind.clone(), change.id.clone());
         let Some(at) = self.find(&kind, &id) else {
             return Err(ChangeError::Absent { kind, id });
         };
         let place = self.next_place();
         let job = &mut self.jobs[at];
-        match (change.action, job.view.state) {
+        match (&change.action, job.view.state) {
+            (ChangeKind::Reschedule(set), _) => {
+                self.reschedule(at, set, given, place, now).map(Changed::Rescheduled)
+            }
             (ChangeKind::Cancel, JobState::Leased) => {
                 job.cancel(now);
                 Ok(Changed::Ending)
@@ -453,6 +461,32 @@ impl Model {
                 Ok(Changed::Ready)
             }
         }
+    }
+
+    fn reschedule(
+        &mut self,
+        at: usize,
+        set: &Reschedule,
+        given: Option<Generation>,
+        place: u64,
+        now: Timestamp,
+    ) -> Result<Placed, ChangeError> {
+        let job = &self.jobs[at];
+        let (kind, id) = (job.view.kind.clone(), job.view.id.clone());
+        if job.view.done.is_some() {
+            return Err(ChangeError::Done { kind, id });
+        }
+        if job.is_cancelled() && job.view.next.is_none() {
+            return Err(ChangeError::Absent { kind, id });
+        }
+        let due = set.due.map(|due| due.at(now)).transpose()?;
+        let found = job.view.newest_generation();
+        if let Some(expected) = set.if_generation.filter(|expected| *expected != found) {
+            return Err(ChangeError::Generation { kind, id, expected, found });
+        }
+        let generation = self.next_generation(&kind, given);
+        let outcome = self.jobs[at].reschedule(set, due, generation, place, now);
+        Ok(Placed { outcome, generation })
     }
 
     /// Ends up to `max` expired leases of each kind, those of the highest priority first, each in the

@@ -9,9 +9,9 @@ use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
     Backoff, BatchResults, Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed,
     Condition, Due, Fence, Generation, JobId, JobState, JobView, Kind, KindView, Missed, Mode,
-    Page, Placed, Priority, Put, PutError, Query, Rate, Reaped, Receipt, Restore, Restored,
-    Retention, Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled, Settlement,
-    Spans, Store, StoreError, Tick, TickJob, Ticked, TimeQuery, Timestamp, WorkerName,
+    Page, Placed, Priority, Put, PutError, Query, Rate, Reaped, Receipt, Reschedule, Restore,
+    Restored, Retention, Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled,
+    Settlement, Spans, Store, StoreError, Tick, TickJob, Ticked, TimeQuery, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -223,6 +223,16 @@ pub enum ConditionKind {
     Generation,
 }
 
+/// How a job is changed.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs, reason = "each variant is the `ChangeKind` with its name")]
+pub enum ActionKind {
+    Cancel,
+    RunNow,
+    Revive,
+    Reschedule,
+}
+
 /// How a lease is settled.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs, reason = "each variant is the `Settlement` with its name")]
@@ -299,7 +309,7 @@ pub struct Operations {
     /// The length of an extension; `None` is that of the kind.
     pub extension: fn(&mut Random) -> Option<Duration>,
     /// How jobs are changed.
-    pub changes: Weights<ChangeKind>,
+    pub changes: Weights<ActionKind>,
     /// The largest number of leases that are reaped.
     pub max_reaped: Weights<usize>,
     /// The settings of a kind.
@@ -344,7 +354,7 @@ impl Operations {
                 Operation::Settle(self.batch(random, |random| self.settle(random, reader)))
             }
             OperationKind::Change => {
-                Operation::Change(self.batch(random, |random| self.change(random)))
+                Operation::Change(self.batch(random, |random| self.change(random, now, newest)))
             }
             OperationKind::Restore => Operation::Restore(self.restore(random, reader)),
             OperationKind::Reap => Operation::Reap(random.weighted(self.max_reaped)),
@@ -493,10 +503,35 @@ impl Operations {
         })
     }
 
-    /// Generates a change.
-    pub fn change(&self, random: &mut Random) -> Change {
+    /// Generates a change. `newest` returns the newest generation of a job.
+    pub fn change(
+        &self,
+        random: &mut Random,
+        now: Timestamp,
+        newest: impl Fn(&Kind, &JobId) -> Generation,
+    ) -> Change {
         let action = random.weighted(self.changes);
-        Change { kind: self.kind(random), id: self.id(random), action }
+        // What a reschedule sets is some of what a put sets.
+        let put = self.put(random, now, newest);
+        let action = match action {
+            ActionKind::Cancel => ChangeKind::Cancel,
+            ActionKind::RunNow => ChangeKind::RunNow,
+            ActionKind::Revive => ChangeKind::Revive,
+            ActionKind::Reschedule => {
+                let (due, priority, body) = match random.below(5) {
+                    0 => (None, Some(put.priority), None),
+                    1 => (None, None, Some(put.body)),
+                    2 => (Some(put.due), Some(put.priority), Some(put.body)),
+                    _ => (Some(put.due), None, None),
+                };
+                let if_generation = match put.condition {
+                    Some(Condition::IfGeneration(generation)) => Some(generation),
+                    _ => None,
+                };
+                ChangeKind::Reschedule(Reschedule { due, priority, body, if_generation })
+            }
+        };
+        Change { kind: put.kind, id: put.id, action }
     }
 
     /// Restores jobs under another kind.
@@ -557,7 +592,7 @@ impl Operations {
 impl Default for Operations {
     /// Few kinds, ids, workers and lengths of time, so that operations interfere with each other.
     fn default() -> Self {
-        use {ChangeKind as C, OperationKind as O, SettlementKind as S};
+        use {ActionKind as C, OperationKind as O, SettlementKind as S};
         let kinds = ["mail", "order.close"].map(|kind| Kind::new(kind).expect("a valid kind"));
         let ids = ["a", "ab", "b", "ü/1", "1.2.mail/a"];
         let workers = ["w1", "w2"];
@@ -567,7 +602,7 @@ impl Default for Operations {
                 (22, O::Put),
                 (18, O::Claim),
                 (22, O::Settle),
-                (7, O::Change),
+                (10, O::Change),
                 (3, O::Reap),
                 (4, O::Set),
                 (1, O::SetSchedule),
@@ -615,7 +650,7 @@ impl Default for Operations {
             retry_delay: delay,
             error: |random| format!("error {}", random.below(100)),
             extension: lease,
-            changes: &[(1, C::Cancel), (1, C::RunNow), (1, C::Revive)],
+            changes: &[(1, C::Cancel), (1, C::RunNow), (1, C::Revive), (2, C::Reschedule)],
             max_reaped: &[(1, 0), (1, 1), (1, 1000)],
             settings,
             prefixes: &["", "a", "ab", "ü", "z"],

@@ -5,8 +5,8 @@ use crate::problem::{Problem, ProblemType};
 use crate::times::parse_duration;
 use hyper::StatusCode;
 use requeue_jobs::{
-    Change, ChangeError, Condition, Generation, Invalid, Put, PutError, Receipt, SettleError,
-    StoreError,
+    Change, ChangeError, ChangeKind, Condition, Generation, Invalid, Put, PutError, Receipt,
+    SettleError, StoreError,
 };
 use serde_json::Value;
 
@@ -98,14 +98,35 @@ pub(super) fn settle_error(problem: Problem, receipt: Receipt) -> SettleError {
 }
 
 /// Converts the problem of a change to a job.
-pub(super) fn job_change_error(problem: Problem, change: Change) -> ChangeError {
-    let Change { kind, id, .. } = change;
-    match problem.problem_type() {
-        ProblemType::Absent => ChangeError::Absent { kind, id },
-        ProblemType::Leased => ChangeError::Leased { kind, id },
-        ProblemType::Done => ChangeError::Done { kind, id },
-        ProblemType::NotDead => ChangeError::NotDead { kind, id },
+pub(super) fn job_change_error(problem: Problem, change: SentChange) -> ChangeError {
+    let SentChange { kind, id, if_generation } = change;
+    let found = problem.generation.map(Generation);
+    match (problem.problem_type(), found, if_generation) {
+        (ProblemType::Absent, ..) => ChangeError::Absent { kind, id },
+        (ProblemType::Leased, ..) => ChangeError::Leased { kind, id },
+        (ProblemType::Done, ..) => ChangeError::Done { kind, id },
+        (ProblemType::NotDead, ..) => ChangeError::NotDead { kind, id },
+        (ProblemType::OtherGeneration, Some(found), Some(expected)) => {
+            ChangeError::Generation { kind, id, expected, found }
+        }
         _ => problem_error(problem).into(),
+    }
+}
+
+/// The parts of a change that its error contains and the response does not repeat.
+pub(super) struct SentChange {
+    kind: requeue_jobs::Kind,
+    id: requeue_jobs::JobId,
+    if_generation: Option<Generation>,
+}
+
+impl From<&Change> for SentChange {
+    fn from(change: &Change) -> Self {
+        let if_generation = match &change.action {
+            ChangeKind::Reschedule(set) => set.if_generation,
+            ChangeKind::Cancel | ChangeKind::RunNow | ChangeKind::Revive => None,
+        };
+        SentChange { kind: change.kind.clone(), id: change.id.clone(), if_generation }
     }
 }
 
@@ -318,6 +339,7 @@ mod tests {
             "x\u{1b}".parse::<Receipt>().unwrap_err(),
             Invalid::MalformedCursor { text: "x\u{1b}".into() },
             Invalid::NotJson { reason: "a number".into() },
+            Invalid::NothingToChange,
             Invalid::Refused { reason: "no".into() },
         ];
         let puts = [None, Some(Generation(22))].map(|found| PutError::Generation {
@@ -333,6 +355,7 @@ mod tests {
             change(|kind, id| ChangeError::Leased { kind, id }),
             change(|kind, id| ChangeError::Done { kind, id }),
             change(|kind, id| ChangeError::NotDead { kind, id }),
+            ChangeError::Generation { kind: of(), id: job(), expected, found: Generation(22) },
         ];
         let settle = crate::wire::SettleLease {
             receipt: receipt.to_string(),

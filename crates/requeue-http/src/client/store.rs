@@ -6,7 +6,7 @@
 use super::HttpStore;
 use super::calls::CallError;
 use super::chunks::chunks;
-use super::errors::{self, SentPut, change_error, read_error};
+use super::errors::{self, SentChange, SentPut, change_error, read_error};
 use super::lenient::{LenientJob, LenientPage};
 use super::path::{path, query};
 use super::transport::HttpCall;
@@ -22,7 +22,7 @@ use requeue_jobs::{
     Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
     ScheduleCondition, ScheduleSpec, Settings, Settle, SettleError, Settled, Settlement, Spans,
     Store, StoreError, StoreFuture, Tick, Ticked, TimeCursor, TimePage, TimeQuery, Timestamp,
-    check_batch, check_lease, kept_error,
+    check_batch, check_changes, check_lease, kept_error,
 };
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -117,8 +117,9 @@ impl Store for HttpStore {
 
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
         Box::pin(async move {
-            check_count("entries in a batch", changes.len())?;
-            let jobs = changes.iter().cloned().map(wire::ChangeEntry::from);
+            check_changes(&changes)?;
+            let sent: Vec<_> = changes.iter().map(SentChange::from).collect();
+            let jobs = changes.into_iter().map(wire::ChangeEntry::from);
             let requests = chunks(r#"{"jobs":["#, jobs);
             let each = self.batch::<wire::ChangeDone>("/v1/change", requests).await?;
             let convert = |(done, change): (Result<wire::ChangeDone, _>, _)| match done {
@@ -127,7 +128,7 @@ impl Store for HttpStore {
                 }
                 Err(problem) => Err(errors::job_change_error(problem, change)),
             };
-            Ok(each.into_iter().zip(changes).map(convert).collect())
+            Ok(each.into_iter().zip(sent).map(convert).collect())
         })
     }
 

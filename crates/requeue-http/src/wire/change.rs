@@ -4,8 +4,11 @@ use super::job::StateJson;
 use super::parse::{
     ParseContext, objects, optional_ids, optional_object, optional_time_text, parse,
 };
+use super::reschedule::RescheduleRequest;
 use crate::problem::{Problem, ProblemType};
-use requeue_jobs::{Change, ChangeKind, Changed, JobId, Kind, Timestamp};
+use requeue_jobs::{
+    Change, ChangeKind, Changed, Generation, JobId, Kind, Placed, PutOutcome, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 /// The operation to perform on a job.
@@ -14,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(
     feature = "openapi",
     schema(
-        description = "The operation to perform on a job: `cancel` removes it, if it is leased when its lease ends; `run-now` makes it due now; `revive` makes a dead job due now and resets its attempts."
+        description = "The operation to perform on a job: `cancel` removes it, if it is leased when its lease ends; `run-now` makes it due now; `revive` makes a dead job due now and resets its attempts; `reschedule` changes what `set` contains."
     )
 )]
 #[serde(rename_all = "kebab-case")]
@@ -25,26 +28,8 @@ pub enum ChangeVerb {
     RunNow,
     /// Makes a dead job due now and resets its attempts.
     Revive,
-}
-
-impl From<ChangeVerb> for ChangeKind {
-    fn from(verb: ChangeVerb) -> Self {
-        match verb {
-            ChangeVerb::Cancel => ChangeKind::Cancel,
-            ChangeVerb::RunNow => ChangeKind::RunNow,
-            ChangeVerb::Revive => ChangeKind::Revive,
-        }
-    }
-}
-
-impl From<ChangeKind> for ChangeVerb {
-    fn from(kind: ChangeKind) -> Self {
-        match kind {
-            ChangeKind::Cancel => ChangeVerb::Cancel,
-            ChangeKind::RunNow => ChangeVerb::RunNow,
-            ChangeKind::Revive => ChangeVerb::Revive,
-        }
-    }
+    /// Changes the due time, the priority or the body of the job.
+    Reschedule,
 }
 
 /// A batch of changes to jobs of any kinds.
@@ -71,22 +56,57 @@ pub struct ChangeEntry {
     pub id: String,
     /// The operation to perform.
     pub what: ChangeVerb,
+    /// Required with `reschedule`: what to change.
+    #[serde(
+        default,
+        deserialize_with = "optional_object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub set: Option<RescheduleRequest>,
 }
 
 impl ChangeEntry {
+    /// Returns the length of the body as it is written in the request, in bytes. Converting this
+    /// JSON takes that much work and memory.
+    pub fn body_len(&self) -> usize {
+        self.set.as_ref().map_or(0, RescheduleRequest::body_len)
+    }
+
     /// Converts this entry to a change. `path` is the prefix of field names in errors.
-    pub fn read(self, path: &str) -> Result<Change, Problem> {
-        let within = |problem: Problem| problem.within(path);
-        let kind = parse("kind", &self.kind, |text| Kind::new(text)).map_err(within)?;
-        let id = parse("id", &self.id, |text| JobId::new(text)).map_err(within)?;
-        Ok(Change { kind, id, action: self.what.into() })
+    pub fn read(self, path: &str, context: &ParseContext) -> Result<Change, Problem> {
+        self.read_fields(context).map_err(|problem| problem.within(path))
+    }
+
+    fn read_fields(self, context: &ParseContext) -> Result<Change, Problem> {
+        let kind = parse("kind", &self.kind, |text| Kind::new(text))?;
+        let id = parse("id", &self.id, |text| JobId::new(text))?;
+        let wrong_set = |detail| Err(Problem::new(ProblemType::Invalid, detail).at("set"));
+        let action = match (self.what, self.set) {
+            (ChangeVerb::Cancel, None) => ChangeKind::Cancel,
+            (ChangeVerb::RunNow, None) => ChangeKind::RunNow,
+            (ChangeVerb::Revive, None) => ChangeKind::Revive,
+            (ChangeVerb::Reschedule, Some(set)) => {
+                ChangeKind::Reschedule(set.read("set.", context)?)
+            }
+            (ChangeVerb::Reschedule, None) => {
+                return wrong_set("a reschedule requires this field");
+            }
+            (_, Some(_)) => return wrong_set("this field is only allowed with reschedule"),
+        };
+        Ok(Change { kind, id, action })
     }
 }
 
 impl From<Change> for ChangeEntry {
     fn from(change: Change) -> Self {
         let (kind, id) = (change.kind.as_str().to_owned(), change.id.as_str().to_owned());
-        ChangeEntry { kind, id, what: change.action.into() }
+        let (what, set) = match change.action {
+            ChangeKind::Cancel => (ChangeVerb::Cancel, None),
+            ChangeKind::RunNow => (ChangeVerb::RunNow, None),
+            ChangeKind::Revive => (ChangeVerb::Revive, None),
+            ChangeKind::Reschedule(set) => (ChangeVerb::Reschedule, Some(set.into())),
+        };
+        ChangeEntry { kind, id, what, set }
     }
 }
 
@@ -185,6 +205,9 @@ pub struct BulkChangeResult {
 pub struct ChangeDone {
     /// What the change did.
     pub result: ChangeResult,
+    /// The new generation of the job. Only for a reschedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
 }
 
 /// What a change did.
@@ -193,7 +216,7 @@ pub struct ChangeDone {
 #[cfg_attr(
     feature = "openapi",
     schema(
-        description = "What a change did: `removed`: the job was removed; `ending`: the job is leased and will be removed when its lease ends; `ready`: the job is now due; `revived`: the job was dead and is now due; `other`: a result that this version does not know."
+        description = "What a change did: `removed`: the job was removed; `ending`: the job is leased and will be removed when its lease ends; `ready`: the job is now due; `revived`: the job was dead and is pending again; `updated`: the job was rescheduled; `coalesced`: the job is leased, and its successor was rescheduled; `other`: a result that this version does not know."
     )
 )]
 #[serde(rename_all = "lowercase")]
@@ -204,22 +227,36 @@ pub enum ChangeResult {
     Ending,
     /// The job is now due.
     Ready,
-    /// The job was dead and is now due.
+    /// The job was dead and is pending again.
     Revived,
+    /// The job was rescheduled.
+    Updated,
+    /// The job is leased, and its successor was rescheduled.
+    Coalesced,
     /// A result that this version does not know.
     Other,
 }
 
 impl From<Changed> for ChangeDone {
     fn from(changed: Changed) -> Self {
+        let mut generation = None;
         let result = match changed {
             Changed::Removed => ChangeResult::Removed,
             Changed::Ending => ChangeResult::Ending,
             Changed::Ready => ChangeResult::Ready,
             Changed::Revived => ChangeResult::Revived,
+            Changed::Rescheduled(placed) => {
+                generation = Some(placed.generation.0);
+                match placed.outcome {
+                    PutOutcome::Updated => ChangeResult::Updated,
+                    PutOutcome::Coalesced => ChangeResult::Coalesced,
+                    PutOutcome::Revived => ChangeResult::Revived,
+                    PutOutcome::Created | PutOutcome::Kept => ChangeResult::Other,
+                }
+            }
             _ => ChangeResult::Other,
         };
-        ChangeDone { result }
+        ChangeDone { result, generation }
     }
 }
 
@@ -227,12 +264,18 @@ impl TryFrom<ChangeDone> for Changed {
     type Error = Problem;
 
     fn try_from(done: ChangeDone) -> Result<Self, Problem> {
-        Ok(match done.result {
-            ChangeResult::Removed => Changed::Removed,
-            ChangeResult::Ending => Changed::Ending,
-            ChangeResult::Ready => Changed::Ready,
-            ChangeResult::Revived => Changed::Revived,
-            ChangeResult::Other => {
+        let rescheduled = |outcome, number| {
+            Changed::Rescheduled(Placed { outcome, generation: Generation(number) })
+        };
+        Ok(match (done.result, done.generation) {
+            (ChangeResult::Removed, None) => Changed::Removed,
+            (ChangeResult::Ending, None) => Changed::Ending,
+            (ChangeResult::Ready, None) => Changed::Ready,
+            (ChangeResult::Revived, None) => Changed::Revived,
+            (ChangeResult::Updated, Some(number)) => rescheduled(PutOutcome::Updated, number),
+            (ChangeResult::Coalesced, Some(number)) => rescheduled(PutOutcome::Coalesced, number),
+            (ChangeResult::Revived, Some(number)) => rescheduled(PutOutcome::Revived, number),
+            _ => {
                 return Err(Problem::new(
                     ProblemType::Bug,
                     "the result is unknown to this version",

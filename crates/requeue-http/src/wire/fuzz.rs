@@ -49,6 +49,10 @@ fn requests() -> Vec<(Value, Read)> {
         "failures": [{"worker": "w", "started_at": time, "ended_at": time, "error": "e"}],
         "deaths": 0, "died_at": null, "created_at": time, "updated_at": time,
     });
+    let reschedule = json!({
+        "delay": "1h", "priority": 3, "body_text": "x", "content_type": "text/plain",
+        "if_generation": 7,
+    });
     let lease = |how: &str| json!({"receipt": "1f.a.mail/a", "how": how});
     let mut retry = lease("retry");
     (retry["error"], retry["delay"]) = (json!("no"), json!("5m"));
@@ -66,9 +70,19 @@ fn requests() -> Vec<(Value, Read)> {
             let batch = parsed::<SettleBatch>(text)?.leases.into_iter().enumerate();
             problems(batch.map(|(n, lease)| lease.read(&format!("leases[{n}]."), None, &context())))
         }),
-        (json!({"jobs": [{"kind": "mail", "id": "a", "what": "run-now"}]}), |text| {
-            let batch = parsed::<ChangeBatch>(text)?.jobs.into_iter().enumerate();
-            problems(batch.map(|(n, change)| change.read(&format!("jobs[{n}]."))))
+        (
+            json!({"jobs": [{"kind": "mail", "id": "a", "what": "run-now"},
+                   {"kind": "mail", "id": "a", "what": "reschedule", "set": reschedule}]}),
+            |text| {
+                let batch = parsed::<ChangeBatch>(text)?.jobs.into_iter().enumerate();
+                let read = |(n, change): (usize, ChangeEntry)| {
+                    change.read(&format!("jobs[{n}]."), &context())
+                };
+                problems(batch.map(read))
+            },
+        ),
+        (reschedule.clone(), |text| {
+            problems([parsed::<RescheduleRequest>(text)?.read("", &context())])
         }),
         (
             json!({"ids": ["a"], "all": {"state": "dead", "prefix": "x", "priority": 7,

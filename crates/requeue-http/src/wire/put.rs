@@ -12,7 +12,8 @@ use requeue_jobs::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// A job to put. `kind` and `id` are required unless the path contains them.
+/// A job to put. It replaces the whole job: a field that is missing gets its default, and without a body
+/// the job has an empty one. `kind` and `id` are required unless the path contains them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -185,14 +186,8 @@ impl PutRequest {
         let kind =
             from_path_or_request("kind", kind, self.kind.as_deref(), |text| Kind::new(text))?;
         let id = from_path_or_request("id", id, self.id.as_deref(), |text| JobId::new(text))?;
-        let due = match (&self.due, &self.delay) {
-            (None, None) => Due::Now,
-            (Some(due), None) => context.due("due", Due::At(context.time("due", due)?))?,
-            (None, Some(delay)) => {
-                context.due("delay", Due::After(context.duration("delay", delay)?))?
-            }
-            (Some(_), Some(_)) => return Err(both("due", "due and delay")),
-        };
+        let due = read_due(self.due.as_deref(), self.delay.as_deref(), context)?;
+        let due = due.unwrap_or_default();
         let max_wait = context.optional_duration("max_wait", self.max_wait.as_deref())?;
         let mode = match (self.mode.unwrap_or(PutMode::Replace), max_wait) {
             (PutMode::Debounce, Some(max_wait)) => Mode::Debounce { max_wait },
@@ -222,6 +217,22 @@ impl PutRequest {
         let body = read_new_body("", BodyJson { body, body_text, body_base64, content_type })?;
         Ok(Put { kind, id, body, due, priority, mode, condition })
     }
+}
+
+/// Reads a due time from the two fields of which at most one contains it.
+pub(super) fn read_due(
+    due: Option<&str>,
+    delay: Option<&str>,
+    context: &ParseContext,
+) -> Result<Option<Due>, Problem> {
+    Ok(match (due, delay) {
+        (None, None) => None,
+        (Some(due), None) => Some(context.due("due", Due::At(context.time("due", due)?))?),
+        (None, Some(delay)) => {
+            Some(context.due("delay", Due::After(context.duration("delay", delay)?))?)
+        }
+        (Some(_), Some(_)) => return Err(both("due", "due and delay")),
+    })
 }
 
 fn both(field: &str, names: &str) -> Problem {

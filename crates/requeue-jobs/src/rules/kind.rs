@@ -5,7 +5,7 @@
 use super::job_table::{JobTable, List};
 use super::rate::RateUse;
 use super::record::{Record, Status, Successor};
-use crate::claim::{Change, ChangeKind, Changed};
+use crate::claim::{Change, ChangeKind, Changed, Reschedule};
 use crate::cron::{Schedule, Tick, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, StoreError};
 use crate::job::{Body, JobView};
@@ -342,13 +342,17 @@ impl<S: JobTable> KindState<S> {
         }))
     }
 
-    /// Cancels a job, runs it now, or revives it.
+    /// Cancels a job, runs it now, revives or reschedules it.
     pub fn change(&mut self, change: Change, now: Timestamp) -> Result<Changed, ChangeError> {
         let Change { kind, id, action } = change;
         let Some(mut record) = self.table.take(&id)? else {
             return Err(ChangeError::Absent { kind, id });
         };
         let changed = match (action, &mut record.status) {
+            (ChangeKind::Reschedule(set), _) => {
+                let placed = self.reschedule((kind, id), record, set, now)?;
+                return Ok(Changed::Rescheduled(placed));
+            }
             (ChangeKind::Cancel, Status::Pending | Status::Dead { .. } | Status::Done(_)) => {
                 return Ok(Changed::Removed);
             }
@@ -389,6 +393,69 @@ impl<S: JobTable> KindState<S> {
         record.updated_at = now;
         self.table.keep(id, record);
         Ok(changed)
+    }
+
+    /// Reschedules a job that was taken out of the table: a put of what it contains, with what is set.
+    fn reschedule(
+        &mut self,
+        (kind, id): (Kind, JobId),
+        mut record: Box<Record>,
+        set: Reschedule,
+        now: Timestamp,
+    ) -> Result<Placed, ChangeError> {
+        if let Err(error) = self.check_reschedule(&kind, &id, &record, &set, now) {
+            self.table.put_back(id, record);
+            return Err(error);
+        }
+        let stays_dead = set.due.is_none() && matches!(record.status, Status::Dead { .. });
+        let (body, due, priority) = match &record.status {
+            Status::Leased(lease) => match &lease.next {
+                Some(next) => (&next.body, next.due, next.priority),
+                None => (&record.body, now, record.priority),
+            },
+            _ => (&record.body, record.due, record.priority),
+        };
+        let body = set.body.unwrap_or_else(|| body.clone());
+        let due = set.due.map_or(Ok(due), |due| due.at(now))?;
+        let priority = set.priority.unwrap_or(priority);
+        if !stays_dead {
+            let content = Content { body, due, priority };
+            return Ok(self.merge(id, record, content, Mode::Replace, now));
+        }
+        let generation = self.next_generation();
+        (record.body, record.priority, record.generation) = (body, priority, generation);
+        record.updated_at = now;
+        self.table.keep(id, record);
+        Ok(Placed { outcome: PutOutcome::Updated, generation })
+    }
+
+    /// Fails if the job cannot be rescheduled in this way.
+    fn check_reschedule(
+        &self,
+        kind: &Kind,
+        id: &JobId,
+        record: &Record,
+        set: &Reschedule,
+        now: Timestamp,
+    ) -> Result<(), ChangeError> {
+        let (kind, id) = (kind.clone(), id.clone());
+        match &record.status {
+            Status::Done(_) => return Err(ChangeError::Done { kind, id }),
+            // The job ends with its lease.
+            Status::Leased(lease) if lease.cancelled && lease.next.is_none() => {
+                return Err(ChangeError::Absent { kind, id });
+            }
+            _ => {}
+        }
+        set.due.map_or(Ok(now), |due| due.at(now))?;
+        self.check_generation()?;
+        let found = record.newest_generation();
+        match set.if_generation {
+            Some(expected) if expected != found => {
+                Err(ChangeError::Generation { kind, id, expected, found })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns a job, or `None` if there is no such job.

@@ -176,7 +176,7 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
 fn every_script_has_a_header_with_arguments_reply_and_state_change() {
     let Scripts { put, claim, claim_any, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
     let Scripts { peek, view, facts, upcoming, set, schedule, tick, register, .. } = &*SCRIPTS;
-    let list_by_time = &SCRIPTS.list_by_time;
+    let Scripts { list_by_time, reschedule, .. } = &*SCRIPTS;
     let of_kinds = [
         put,
         claim,
@@ -184,6 +184,7 @@ fn every_script_has_a_header_with_arguments_reply_and_state_change() {
         ack,
         settle,
         change,
+        reschedule,
         restore,
         reap,
         peek,

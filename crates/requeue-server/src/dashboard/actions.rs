@@ -155,8 +155,9 @@ async fn change(
         ChangeVerb::Cancel => ("cancel", url::kind(kind)),
         ChangeVerb::RunNow => ("run now", url::job(kind, id)),
         ChangeVerb::Revive => ("revive", url::job(kind, id)),
+        ChangeVerb::Reschedule => ("reschedule", url::job(kind, id)),
     };
-    let entry = ChangeEntry { kind: kind.clone(), id: id.clone(), what: verb };
+    let entry = ChangeEntry { kind: kind.clone(), id: id.clone(), what: verb, set: None };
     act(dashboard, request, (action, &format!("{kind}/{id}")), &next, async |api| {
         let batch = ChangeBatch { jobs: vec![entry] };
         let results: Results<ChangeDone> =
@@ -170,7 +171,7 @@ async fn change(
                 }
                 ChangeResult::Ready => format!("{id} is due now."),
                 ChangeResult::Revived => format!("Revived {id}. It is due now."),
-                ChangeResult::Other => format!("Changed {id}."),
+                _ => format!("Changed {id}."),
             }),
             None => Err(Problem::new(ProblemType::Bug, "the API returned no result")),
         }

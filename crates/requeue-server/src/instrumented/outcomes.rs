@@ -10,7 +10,8 @@ pub(crate) const PUT: [&str; 5] = ["created", "updated", "kept", "coalesced", "r
 pub(crate) const LEASE_ENDS: [&str; 6] =
     ["acked", "requeued", "retried", "dead", "released", "cancelled"];
 /// Outcomes of a change: see [`changed`].
-pub(crate) const CHANGED: [&str; 4] = ["removed", "ending", "ready", "revived"];
+pub(crate) const CHANGED: [&str; 6] =
+    ["removed", "ending", "ready", "revived", "updated", "coalesced"];
 /// Outcomes of a restore: see [`restored`].
 pub(crate) const RESTORED: [&str; 3] = ["created", "kept", "ended"];
 
@@ -81,6 +82,12 @@ pub(crate) fn changed(changed: Changed) -> Option<usize> {
         Changed::Ending => 1,
         Changed::Ready => 2,
         Changed::Revived => 3,
+        Changed::Rescheduled(placed) => match placed.outcome {
+            PutOutcome::Revived => 3,
+            PutOutcome::Updated => 4,
+            PutOutcome::Coalesced => 5,
+            PutOutcome::Created | PutOutcome::Kept => return None,
+        },
         _ => return None,
     })
 }

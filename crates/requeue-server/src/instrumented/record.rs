@@ -161,8 +161,14 @@ impl InstrumentedStore {
                 ChangeKind::Cancel => EventName::Cancelled,
                 ChangeKind::RunNow => EventName::RunNow,
                 ChangeKind::Revive => EventName::Revived,
+                ChangeKind::Reschedule(_) => EventName::Rescheduled,
+            };
+            let generation = match result {
+                Ok(Changed::Rescheduled(placed)) => Some(placed.generation.0),
+                _ => None,
             };
             self.events.send(|| Event {
+                generation,
                 outcome: Some(outcomes::CHANGED[outcome]),
                 ..self.event(name, &change.kind, Some(&change.id))
             });

@@ -13,8 +13,8 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use requeue_http::wire::{
-    BatchErrors, BulkChangeResult, ChangeBatch, ChangeDone, ChangeIds, JobJson, JobPage, JobsQuery,
-    PutBatch, PutDone, PutRequest, Results,
+    BatchErrors, BulkChangeResult, ChangeBatch, ChangeDone, ChangeEntry, ChangeIds, JobJson,
+    JobPage, JobsQuery, PutBatch, PutDone, PutRequest, RescheduleRequest, Results,
 };
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::limits::MAX_BODY_LEN;
@@ -23,7 +23,8 @@ use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind, StoreError, TimeCur
 
 /// Put a job.
 ///
-/// A job is identified by kind and id. If it exists, its body, due time and priority are replaced.
+/// A put replaces the whole job: if it exists, its body, due time and priority are replaced, by their
+/// defaults where the request does not contain them. To change only some of them, use PATCH.
 #[utoipa::path(
     put, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "put_job",
     params(JobPath), request_body = PutRequest,
@@ -61,6 +62,33 @@ pub(super) async fn get(
         Some(job) => Ok(Json(JobJson::from(&job))),
         None => Err(Problem::no_job(&kind, &id).into()),
     }
+}
+
+/// Reschedule a job.
+///
+/// Changes the due time, the priority or the body of a job, and leaves the rest as it is. If the job is
+/// leased, changes its successor, or makes one. With a due time, revives a dead job.
+#[utoipa::path(
+    patch, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "reschedule_job",
+    params(JobPath), request_body = RescheduleRequest,
+    responses(
+        (
+            status = 200,
+            description = "What was done (`updated`, `coalesced` or `revived`), and the new \
+                           generation of the job.",
+            body = PutDone
+        ),
+        Problems
+    )
+)]
+pub(super) async fn reschedule(
+    State(app): State<App>,
+    JobPath(kind, id): JobPath,
+    Json(request): Json<RescheduleRequest>,
+) -> ApiResult<Json<PutDone>> {
+    check_kind("kind", &kind)?;
+    let set = request.read("", &app.reading())?;
+    Ok(Json(app.jobs().reschedule_as(kind, id, set).await?.into()))
 }
 
 /// Cancel a job.
@@ -244,17 +272,23 @@ pub(super) async fn change_any(
     Json(batch): Json<ChangeBatch>,
 ) -> ApiResult<Json<Results<ChangeDone>>> {
     check_entries("jobs", batch.jobs.len())?;
-    let jobs = batch.jobs.into_iter().enumerate();
-    let read =
-        jobs.map(|(n, job)| job.read("").map_err(|problem| problem.within(&format!("jobs[{n}]."))));
-    change_all(&app, read).await
+    let reading = app.reading();
+    let body_bytes = batch.jobs.iter().map(ChangeEntry::body_len).sum();
+    let read = off_runtime(body_bytes, move || {
+        let jobs = batch.jobs.into_iter().enumerate();
+        let read = |(n, job): (usize, ChangeEntry)| {
+            let read = job.read("", &reading);
+            read.map_err(|problem| problem.within(&format!("jobs[{n}].")))
+        };
+        BatchErrors::split(jobs.map(read))
+    });
+    change_all(&app, read.await).await
 }
 
 async fn change_all(
     app: &App,
-    read: impl Iterator<Item = Result<Change, Problem>>,
+    (changes, errors): (Vec<Change>, BatchErrors),
 ) -> ApiResult<Json<Results<ChangeDone>>> {
-    let (changes, errors) = BatchErrors::split(read);
     let changed = if changes.is_empty() { Vec::new() } else { app.store().change(changes).await? };
     Ok(Json(errors.join(changed.into_iter().map(|changed| changed.map(ChangeDone::from)))))
 }
@@ -342,9 +376,9 @@ async fn change_some(
             let read = ids.into_iter().enumerate().map(|(n, id)| {
                 let id = JobId::new(id);
                 let id = id.map_err(|invalid| Problem::from(invalid).at(format!("ids[{n}]")))?;
-                Ok(Change { kind: kind.clone(), id, action })
+                Ok(Change { kind: kind.clone(), id, action: action.clone() })
             });
-            Ok(change_all(app, read).await?.into_response())
+            Ok(change_all(app, BatchErrors::split(read)).await?.into_response())
         }
         (None, Some(all)) => {
             let limit = request.limit.unwrap_or(MAX_SCANNED);

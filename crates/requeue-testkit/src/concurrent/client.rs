@@ -2,11 +2,13 @@
 
 use super::log::Log;
 use crate::fixture::block_on;
-use crate::operations::{ConditionKind, DueKind, ModeKind, Operations, SettlementKind};
+use crate::operations::{
+    ActionKind, ConditionKind, DueKind, ModeKind, Operations, SettlementKind,
+};
 use crate::random::Random;
 use requeue_jobs::{
-    ChangeKind, Generation, JobId, Kind, Receipt, Settle, SettleError, Settlement, Store,
-    StoreError, Timestamp, WorkerName,
+    Generation, JobId, Kind, Receipt, Settle, SettleError, Settlement, Store, StoreError,
+    Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -33,7 +35,7 @@ fn millis(random: &mut Random, from: &[u64]) -> Duration {
 }
 
 fn operations(worker: WorkerName) -> Operations {
-    use {ChangeKind as C, SettlementKind as S};
+    use {ActionKind as C, SettlementKind as S};
     Operations {
         kinds: kinds(),
         claimed_together: kinds(),
@@ -63,7 +65,7 @@ fn operations(worker: WorkerName) -> Operations {
         retry_delay: |random| millis(random, &[0, 5, 30]),
         error: |_| "it did not work".to_owned(),
         extension: |random| Some(millis(random, &[20, 60])),
-        changes: &[(2, C::Cancel), (1, C::RunNow), (1, C::Revive)],
+        changes: &[(2, C::Cancel), (1, C::RunNow), (1, C::Revive), (3, C::Reschedule)],
         ..Operations::default()
     }
 }
@@ -84,7 +86,7 @@ impl<'a> Client<'a> {
             22..45 => self.claim(),
             45..80 if !self.held.is_empty() => self.settle(),
             80..84 => self.settle_again(),
-            84..92 => self.log.change(self.store, self.operations.change(&mut self.random)),
+            84..92 => self.change(),
             92 => drop(block_on(self.store.reap(10))),
             _ => {
                 let limit = millis(&mut self.random, &[1, 5, 20]);
@@ -99,6 +101,12 @@ impl<'a> Client<'a> {
         let count = (self.operations.batch)(&mut self.random);
         let put = |_| self.operations.put(&mut self.random, now, newest);
         self.log.put(self.store, (0..count).map(put).collect());
+    }
+
+    fn change(&mut self) {
+        let (now, newest) = (Timestamp::default(), |_: &_, _: &_| Generation(1));
+        let change = self.operations.change(&mut self.random, now, newest);
+        self.log.change(self.store, change);
     }
 
     fn claim(&mut self) {

@@ -118,7 +118,11 @@ pub(super) fn histories(events: &[Event]) -> JobHistories<'_> {
                     Err(_) => continue,
                 };
                 let name = (change.kind.clone(), change.id.clone());
-                histories.entry(name).or_default().changes.push((span, change.action, known));
+                histories.entry(name).or_default().changes.push((
+                    span,
+                    change.action.clone(),
+                    known,
+                ));
             }
         }
     }
@@ -172,9 +176,9 @@ impl JobHistory<'_> {
     /// of `until`.
     pub(super) fn may_have_been_made_due(&self, since: &Span, until: &Span) -> bool {
         let makes_due =
-            |action: ChangeKind| matches!(action, ChangeKind::RunNow | ChangeKind::Revive);
+            |action: &ChangeKind| matches!(action, ChangeKind::RunNow | ChangeKind::Revive);
         self.changes.iter().any(|(span, action, _)| {
-            makes_due(*action) && !span.is_before(since) && !until.is_before(span)
+            makes_due(action) && !span.is_before(since) && !until.is_before(span)
         })
     }
 

@@ -2,8 +2,9 @@
 
 use crate::fixture::block_on;
 use requeue_jobs::{
-    BatchResults, Change, ChangeError, Changed, Claim, Claimed, ClaimedJob, JobId, Kind, Placed,
-    Put, PutError, Settle, SettleError, Settled, Store, StoreError, Timestamp, WallClock,
+    BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, JobId,
+    Kind, Mode, Placed, Put, PutError, Reschedule, Settle, SettleError, Settled, Store, StoreError,
+    Timestamp, WallClock,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -116,7 +117,31 @@ impl Log {
     }
 
     pub(super) fn change(&self, store: &dyn Store, change: Change) {
-        self.record_batch(vec![change], |changes| block_on(store.change(changes)), Call::Change);
+        let call = |changes| block_on(store.change(changes));
+        self.record_batch(vec![change], call, |change, result| match &change.action {
+            ChangeKind::Reschedule(set) => Call::Put(same_put(&change, set), result_of_put(result)),
+            _ => Call::Change(change, result),
+        });
+    }
+}
+
+/// Returns the put that does the same as a reschedule, as far as the checks look at it.
+fn same_put(change: &Change, set: &Reschedule) -> Put {
+    let body = set.body.clone().unwrap_or_default();
+    let mut put = Put::new(change.kind.clone(), change.id.clone(), body);
+    match set.due {
+        Some(due) => put.due = due,
+        // The due time depends on the job that existed.
+        None => put.mode = Mode::Earliest,
+    }
+    put
+}
+
+fn result_of_put(result: Result<Changed, ChangeError>) -> Result<Placed, PutError> {
+    match result {
+        Ok(Changed::Rescheduled(placed)) => Ok(placed),
+        Err(ChangeError::Store(error)) => Err(error.into()),
+        other => Err(StoreError::Unavailable { reason: format!("{other:?}") }.into()),
     }
 }
 

@@ -3,8 +3,8 @@
 use requeue_jobs::limits::KEPT_ATTEMPTS;
 use requeue_jobs::{
     Backoff, Body, ClaimedJob, DoneView, ExpiredLease, FailedAttempt, Generation, JobId, JobState,
-    JobView, Kind, LeaseView, Mode, Priority, Put, PutOutcome, Receipt, SuccessorView, Timestamp,
-    WorkerName,
+    JobView, Kind, LeaseView, Mode, Priority, Put, PutOutcome, Receipt, Reschedule, SuccessorView,
+    Timestamp, WorkerName,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,6 +140,50 @@ impl Job {
         let due = merged(put.mode, due, old, first, now);
         let priority = higher(put, self.view.next.as_ref().map(|next| next.priority));
         self.view.next = Some(SuccessorView { body: put.body.clone(), due, priority, generation });
+    }
+
+    pub(super) fn reschedule(
+        &mut self,
+        set: &Reschedule,
+        due: Option<Timestamp>,
+        generation: Generation,
+        place: u64,
+        now: Timestamp,
+    ) -> PutOutcome {
+        self.view.updated_at = now;
+        if self.view.state == JobState::Leased {
+            self.next_put_at.get_or_insert(now);
+            if !self.is_cancelled() {
+                self.first_put_at.get_or_insert(now);
+            }
+            let JobView { body, priority, .. } = &self.view;
+            let (body, priority) = (body.clone(), *priority);
+            let current = SuccessorView { body, due: now, priority, generation };
+            let next = self.view.next.get_or_insert(current);
+            next.body = set.body.clone().unwrap_or(next.body.clone());
+            next.priority = set.priority.unwrap_or(next.priority);
+            (next.due, next.generation) = (due.unwrap_or(next.due), generation);
+            return PutOutcome::Coalesced;
+        }
+        self.view.priority = set.priority.unwrap_or(self.view.priority);
+        let body = set.body.clone().unwrap_or(self.view.body.clone());
+        match (self.view.state, due) {
+            (JobState::Dead, Some(due)) => {
+                self.first_put_at = Some(now);
+                self.revive(due, place, now);
+                (self.view.body, self.view.generation) = (body, generation);
+                PutOutcome::Revived
+            }
+            (JobState::Dead, None) => {
+                (self.view.body, self.view.generation) = (body, generation);
+                PutOutcome::Updated
+            }
+            (_, due) => {
+                self.first_put_at.get_or_insert(now);
+                self.replace(body, due.unwrap_or(self.view.due), generation, place, now);
+                PutOutcome::Updated
+            }
+        }
     }
 
     /// Replaces the body and due time of a pending job. A job that stays ready keeps its position.

@@ -3,11 +3,11 @@
 
 use super::recorder::Recorder;
 use super::{Simulation, kinds};
-use crate::operations::{ConditionKind, DueKind, ModeKind, Operations, SettlementKind};
+use crate::operations::{ActionKind, ConditionKind, DueKind, ModeKind, Operations, SettlementKind};
 use crate::random::Random;
 use requeue_jobs::{
-    ChangeKind, ClaimedJob, Condition, Generation, JobId, Priority, Receipt, Settle, Settlement,
-    Store, StoreError, Tick, TickJob, WorkerName,
+    ClaimedJob, Condition, Generation, JobId, Priority, Receipt, Settle, Settlement, Store,
+    StoreError, Tick, TickJob, WorkerName,
 };
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const IDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// What producers and workers do.
 fn operations() -> Operations {
-    use {ChangeKind as C, SettlementKind as S};
+    use {ActionKind as C, SettlementKind as S};
     Operations {
         kinds: kinds(),
         claimed_together: kinds(),
@@ -42,7 +42,7 @@ fn operations() -> Operations {
         settlements: &[(5, S::Ack), (3, S::Retry), (1, S::Release), (1, S::Forget)],
         retry_delay: |random| millis(random, &[0, 500, 3000]),
         error: |_| "it did not work".to_owned(),
-        changes: &[(2, C::Cancel), (1, C::RunNow), (1, C::Revive)],
+        changes: &[(2, C::Cancel), (1, C::RunNow), (1, C::Revive), (2, C::Reschedule)],
         ..Operations::default()
     }
 }
@@ -51,7 +51,7 @@ fn millis(random: &mut Random, from: &[u64]) -> Duration {
     Duration::from_millis(*random.pick(from))
 }
 
-/// Puts jobs, and cancels, runs and revives some.
+/// Puts jobs, and cancels, runs, revives and reschedules some.
 pub(super) async fn producer(simulation: &Simulation) {
     let operations = operations();
     while !simulation.is_quiet() {
@@ -73,7 +73,9 @@ pub(super) async fn producer(simulation: &Simulation) {
                 }
             }
         } else {
-            let change = simulation.random(|random| operations.change(random));
+            let now = simulation.fixture.now();
+            let change =
+                simulation.random(|random| operations.change(random, now, |_, _| Generation(1)));
             let _ = simulation.store.change(vec![change]).await;
         }
     }

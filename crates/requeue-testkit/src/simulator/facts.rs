@@ -145,7 +145,7 @@ impl JobFacts {
         }
     }
 
-    fn change(&mut self, action: ChangeKind, changed: Changed) {
+    fn change(&mut self, action: &ChangeKind, changed: Changed) {
         match changed {
             Changed::Removed => {
                 self.done_at = None;
@@ -162,7 +162,7 @@ impl JobFacts {
                 self.reset();
                 self.not_before = Timestamp::default();
             }
-            _ if action == ChangeKind::RunNow => {
+            _ if *action == ChangeKind::RunNow => {
                 (self.not_before, self.backoff) = (Timestamp::default(), None);
             }
             _ => {}
@@ -207,7 +207,7 @@ impl Facts {
                 self.job(receipt.kind(), receipt.id()).settle(settle, *settled, done_at);
             }
             Action::Change { change: Change { kind, id, action }, changed: Ok(changed) } => {
-                self.job(kind, id).change(*action, *changed);
+                self.job(kind, id).change(action, *changed);
             }
             Action::Reap => {
                 let expired = |job: &&mut JobFacts| {

@@ -6,9 +6,9 @@
 use super::event::{Action, Event};
 use crate::fixture::{Fixture, block_on};
 use requeue_jobs::{
-    BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobState,
-    JobView, Kind, Layered, Placed, Put, PutError, Query, Reaped, Settings, Settle, SettleError,
-    Settled, Settlement, Store, StoreError, StoreFuture, Tick, Ticked,
+    BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, Due, JobId, JobState,
+    JobView, Kind, Layered, Placed, Put, PutError, Query, Reaped, Reschedule, Settings, Settle,
+    SettleError, Settled, Settlement, Store, StoreError, StoreFuture, Tick, Ticked,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -131,14 +131,41 @@ impl Recorder {
     }
 
     fn change_one(&self, change: Change) -> Result<Changed, ChangeError> {
+        let before = self.view(&change.kind, &change.id);
         let call_store = || only(block_on(self.store.change(vec![change.clone()])));
         let changed = call_store();
-        self.record(Action::Change { change: change.clone(), changed: changed.clone() });
-        if change.action == ChangeKind::Cancel {
+        self.record(match (&change.action, &changed, &before) {
+            (ChangeKind::Reschedule(set), Ok(Changed::Rescheduled(placed)), Some(before)) => {
+                let (put, placed) = (self.same_put(before, set), Ok(*placed));
+                let after = self.view(&change.kind, &change.id);
+                Action::Put { put, placed, before: Some(before.clone()), after }
+            }
+            _ => Action::Change { change: change.clone(), changed: changed.clone() },
+        });
+        let is_idempotent = match &change.action {
+            ChangeKind::Cancel => true,
+            ChangeKind::Reschedule(set) => set.if_generation.is_some(),
+            ChangeKind::RunNow | ChangeKind::Revive => false,
+        };
+        if is_idempotent {
             let call = format!("{change:?}");
             self.repeat(&change.kind, &change.id, call, || drop(call_store()));
         }
         changed
+    }
+
+    /// Returns the put that does the same as a reschedule of this job.
+    fn same_put(&self, job: &JobView, set: &Reschedule) -> Put {
+        let (body, due, priority) = match (&job.next, job.state) {
+            (Some(next), _) => (&next.body, next.due, next.priority),
+            (None, JobState::Leased) => (&job.body, self.fixture.now(), job.priority),
+            (None, _) => (&job.body, job.due, job.priority),
+        };
+        let body = set.body.as_ref().unwrap_or(body).clone();
+        let mut put = Put::new(job.kind.clone(), job.id.clone(), body);
+        put.due = set.due.unwrap_or(Due::At(due));
+        put.priority = set.priority.unwrap_or(priority);
+        put
     }
 
     /// Returns all jobs that a claim of these kinds could return.

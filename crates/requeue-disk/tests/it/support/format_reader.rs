@@ -199,6 +199,7 @@ impl<'a> In<'a> {
         let (pending, leased) = (list(0), list(1));
         assert!(!bit(15) || bit(4));
         assert!(!bit(16) || has & 3 == 3);
+        assert!(!bit(17) || bit(4) && !bit(5));
         match has & 3 {
             0 => job.place.0 = pending,
             1 => {
@@ -213,7 +214,8 @@ impl<'a> In<'a> {
                     job.priorities.1 = if bit(15) { self.u8() } else { 0 };
                     assert!(job.priorities.1 <= 9 && (!bit(15) || job.priorities.1 > 0));
                     let same = || before.unwrap().next.clone().unwrap();
-                    job.next = Some(if bit(5) { same() } else { self.body() });
+                    let body = |from: &mut Self| if bit(17) { Vec::new() } else { from.body() };
+                    job.next = Some(if bit(5) { same() } else { body(self) });
                 }
             }
             2 => job.place = (2, self.step(created), seq),
@@ -230,6 +232,9 @@ impl<'a> In<'a> {
             2 => before.unwrap().next.clone().unwrap(),
             body => panic!("{body} is no body"),
         };
+        if bit(17) {
+            job.next = Some(job.body.clone());
+        }
         job.failures = match has >> 7 & 3 {
             0 => Vec::new(),
             1 => (0..self.varint()).map(|_| self.failure()).collect(),

@@ -1,0 +1,74 @@
+-- Reschedules jobs: puts what they contain again, with another due time, priority or body. The ids must be distinct.
+--
+-- ARGV    now or ''; then for each job:
+--         id; due time as in put.lua, or '' to keep it; priority, or '' to keep it; content with the priority 0, or
+--         '' to keep it; the expected generation, or ''
+-- Reply   the generation before the call; one letter per job; a number for each letter of the second group.
+--         U updated, O coalesced, R revived: the job has the next generation
+--         G generation differs: the job's generation. D due too late: the delay in milliseconds. N no generation is
+--         left: the limit
+--         a absent; o done; b its record or its lease is damaged
+-- State   pending -> pending; leased -> leased with a successor; dead -> pending, or dead without a due time
+generation = tonumber(call('HGET', META, 'generation')) or 0
+local base, sooner = generation, head()
+local merge, _, need_level = load_merge()
+
+-- Returns the letter and the number.
+local function reschedule(id, asked, priority, content, expected)
+  local waits, runs, died, done = find(id)
+  if done then return 'o' end
+  if not (waits or runs or died) then return 'a' end
+  local old = call('HGET', JOB, id)
+  if not old or #old < MIN_RECORD then return 'b' end
+  local newest, created = cut('>I7I6', old)
+  -- Without another due time: the present one, and for a new successor now.
+  local due = tonumber(waits) or now
+  if runs then
+    local lease, next = call('HGET', LEASE, id), call('HGET', NEXT, id)
+    if not lease or #lease < MIN_LEASE then return 'b' end
+    if next and #next < MIN_RECORD then next = nil end
+    if next then
+      due, newest = cut('>I6I7', next)
+      old = next
+    elseif string.byte(lease, 34) == 1 then
+      return 'a'
+    end
+  end
+  if asked ~= '' then
+    due = tonumber(asked)
+    if due <= 0 then due = now - due elseif due < now then due = now end
+    if due - now > MAX_DELAY then return 'D', due - now end
+  end
+  if generation >= MAX_COUNTER then return 'N', MAX_COUNTER end
+  if expected ~= '' and tonumber(expected) ~= newest then return 'G', newest end
+  -- The first byte contains the priority above the number of the content type.
+  local flags = string.byte(old, 20)
+  local number = flags % 4
+  if content == '' then
+    content = string.sub(old, 21)
+  else
+    number = string.byte(content)
+    content = string.sub(content, 2)
+  end
+  local level = tonumber(priority) or math.floor(flags / 4)
+  content = string.char(number + 4 * level) .. content
+  if died and asked == '' then
+    generation = generation + 1
+    if DONE then need_level(content) end
+    call('HSET', JOB, id, pack('>I7I6I6', generation, created, now) .. content)
+    return 'U'
+  end
+  return merge(id, due, content, '', waits, runs, died)
+end
+
+local letters, numbers = {}, {}
+for i = 1, (#ARGV - 1) / 5 do
+  local at = 5 * i - 3
+  letters[i], numbers[#numbers + 1] = reschedule(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+end
+if generation > base then
+  call('HSET', META, 'generation', text(generation))
+  local first = head()
+  if first < sooner then wake(first) end
+end
+return { base, table.concat(letters), unpack(numbers) }
