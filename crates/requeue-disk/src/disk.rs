@@ -1,7 +1,9 @@
 //! The interface to the file system. It is small, so that tests can replace it by a simulated
 //! disk.
 
-use std::fs::{self, File};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -64,10 +66,23 @@ pub trait DiskFile: Send + Sync {
 const DIRECTORY_MODE: u32 = 0o700;
 pub(crate) const FILE_MODE: u32 = 0o600;
 
+/// Opens a file of a store. A symbolic link is not followed: a store creates none, and one that somebody
+/// else placed there could lead to a file of another program.
+pub(crate) fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let opened = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path);
+    opened.map_err(|error| {
+        if Errno::from_io_error(&error) == Some(Errno::LOOP) {
+            return io::Error::new(error.kind(), "it is a symbolic link, which is not followed");
+        }
+        error
+    })
+}
+
 /// A directory of the file system, as a [`Disk`].
 ///
 /// Directories and files that it creates can be accessed only by their owner (0700 and 0600). The
-/// permissions of those that exist are not changed.
+/// permissions of those that exist are not changed. A file that is a symbolic link is not opened. The
+/// directory itself can be one.
 #[derive(Debug, Clone)]
 pub struct Directory {
     path: PathBuf,
@@ -108,11 +123,12 @@ impl Disk for Directory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = File::options();
         let options = options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
-        Ok(Arc::new(options.open(self.path.join(name))?))
+        Ok(Arc::new(open_file(options, &self.path.join(name))?))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(File::options().read(true).write(true).open(self.path.join(name))?))
+        let mut options = File::options();
+        Ok(Arc::new(open_file(options.read(true).write(true), &self.path.join(name))?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

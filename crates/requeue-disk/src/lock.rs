@@ -1,6 +1,6 @@
 //! The lock of a directory: one process may have it open.
 
-use crate::disk::FILE_MODE;
+use crate::disk::{FILE_MODE, open_file};
 use crate::error::DiskError;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -24,6 +24,9 @@ impl Drop for Lock {
 
 pub(crate) const NAME: &str = "lock";
 
+/// How much is read of a lock. A process id is shorter.
+const MAX_PID_LEN: u64 = 32;
+
 impl Lock {
     /// Locks a directory for reading. On a read-only file system no lock is needed: returns `None`.
     pub(crate) fn take_to_read(directory: &Path) -> Result<Option<Self>, DiskError> {
@@ -44,15 +47,12 @@ impl Lock {
         let name = path.display().to_string();
         let mut options = File::options();
         let options = options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
-        let mut file = options.open(&path).map_err(DiskError::io("open", &name))?;
+        let mut file = open_file(options, &path).map_err(DiskError::io("open", &name))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::Error(source)) => return Err(DiskError::io("lock", &name)(source)),
             Err(TryLockError::WouldBlock) => {
-                let mut pid = String::new();
-                file.read_to_string(&mut pid).map_err(DiskError::io("read", &name))?;
-                let (directory, pid) = (directory.to_owned(), pid.trim().to_owned());
-                return Err(DiskError::InUse { directory, pid });
+                return Err(in_use(directory, file)?);
             }
         }
         // Always the same length, written over the previous one: that works on a full disk.
@@ -63,15 +63,42 @@ impl Lock {
     }
 }
 
+/// The error for a directory whose lock, which is this file, another process holds.
+pub(crate) fn in_use(directory: &Path, lock: File) -> Result<DiskError, DiskError> {
+    let mut pid = String::new();
+    let read = lock.take(MAX_PID_LEN).read_to_string(&mut pid);
+    read.map_err(DiskError::io("read", &directory.join(NAME).display().to_string()))?;
+    Ok(DiskError::InUse { directory: directory.to_owned(), pid: pid.trim().to_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A new, empty directory.
+    fn directory(name: &str) -> std::path::PathBuf {
+        let name = format!("requeue-lock-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    #[test]
+    fn a_lock_that_is_a_symbolic_link_is_not_written_to() {
+        let directory = directory("link");
+        std::fs::write(directory.join("victim"), "kept").unwrap();
+        symlink("victim", directory.join(NAME)).unwrap();
+        let error = Lock::take(&directory).err().expect("it is not taken");
+        let text = crate::error::chain(&error);
+        assert!(text.contains("lock: it is a symbolic link"), "{text}");
+        assert_eq!(std::fs::read_to_string(directory.join("victim")).unwrap(), "kept");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn a_released_lock_can_be_taken_while_a_duplicate_of_its_file_is_open() {
-        let name = format!("requeue-lock-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = directory("released");
         let lock = Lock::take(&directory).unwrap();
         let duplicate = lock.file.try_clone().unwrap();
         drop(lock);

@@ -23,7 +23,7 @@ mod replay;
 
 pub use loss::Loss;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, open_file};
 use crate::error::{Corrupt, DiskError};
 use crate::job_table::totals;
 use crate::lock;
@@ -257,7 +257,7 @@ fn is_new(names: &[String]) -> bool {
 fn lock_to_read(directory: &Path) -> Result<Option<File>, DiskError> {
     let path = directory.join(lock::NAME);
     let name = path.display().to_string();
-    let file = match File::open(&path) {
+    let file = match open_file(File::options().read(true), &path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(DiskError::io("open", &name)(error)),
@@ -265,11 +265,7 @@ fn lock_to_read(directory: &Path) -> Result<Option<File>, DiskError> {
     match file.try_lock_shared() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::Error(source)) => Err(DiskError::io("lock", &name)(source)),
-        Err(TryLockError::WouldBlock) => {
-            let pid = std::fs::read_to_string(&path).map_err(DiskError::io("read", &name))?;
-            let (directory, pid) = (directory.to_owned(), pid.trim().to_owned());
-            Err(DiskError::InUse { directory, pid })
-        }
+        Err(TryLockError::WouldBlock) => Err(lock::in_use(directory, file)?),
     }
 }
 

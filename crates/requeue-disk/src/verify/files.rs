@@ -1,6 +1,6 @@
 //! Lists the files of a directory by type.
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, open_file};
 use crate::error::DiskError;
 use crate::lock;
 use crate::manifest;
@@ -99,7 +99,7 @@ impl Disk for ReadOnly {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(File::open(self.path.join(name))?))
+        Ok(Arc::new(open_file(File::options().read(true), &self.path.join(name))?))
     }
 
     fn rename(&self, _: &str, _: &str) -> io::Result<()> {

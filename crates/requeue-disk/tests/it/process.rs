@@ -385,6 +385,40 @@ fn an_order_may_be_paid_after_its_reminder() {
 }
 
 #[test]
+fn files_that_are_symbolic_links_are_not_opened_and_their_targets_stay_as_they_are() {
+    let scratch = Scratch::new();
+    let data = scratch.0.join("data");
+    let put = Put::new(
+        Kind::new("mail").expect("a valid kind"),
+        JobId::new("a").expect("a valid id"),
+        Body::default(),
+    );
+    block_on(open(&data).put(vec![put])).expect("it is put").remove(0).expect("it is put");
+    for entry in fs::read_dir(&data).expect("it is a directory") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if name.starts_with("spare") {
+            continue;
+        }
+        let target = scratch.0.join("target");
+        fs::rename(&path, &target).expect("it is moved");
+        std::os::unix::fs::symlink(&target, &path).expect("a link");
+        let before = fs::read(&target).expect("it is a file");
+        let Err(DiskError::Io { source, file, .. }) = DiskStore::open(&data) else {
+            panic!("{name} was followed")
+        };
+        assert!(file.ends_with(&name), "{file}");
+        assert!(source.to_string().contains("is a symbolic link"), "{name}: {source}");
+        assert_eq!(fs::read(&target).expect("it is a file"), before, "{name}");
+        fs::remove_file(&path).expect("it is removed");
+        fs::rename(&target, &path).expect("it is moved back");
+    }
+    // The directory can be one.
+    std::os::unix::fs::symlink("data", scratch.0.join("link")).expect("a link");
+    drop(open(&scratch.0.join("link")));
+}
+
+#[test]
 fn only_the_owner_can_read_what_the_store_creates() {
     use std::os::unix::fs::PermissionsExt;
     fn mode(path: &Path) -> u32 {
