@@ -1,7 +1,7 @@
 //! Files with jobs or secrets: only their owner can read those that the program writes, and it warns
 //! about those that it reads.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -19,17 +19,6 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
             new()
         }
         created => created,
-    }
-}
-
-/// Gives a file the permissions of the file that it is about to replace, if there is one.
-pub(crate) fn keep_permissions(file: &File, replaced: &Path) -> io::Result<()> {
-    match std::fs::metadata(replaced) {
-        Ok(found) => {
-            file.set_permissions(Permissions::from_mode(found.permissions().mode() & PERMISSIONS))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
     }
 }
 
@@ -57,9 +46,24 @@ pub(crate) fn warning(path: &Path) -> Option<String> {
     })
 }
 
+/// Returns a warning if every user of the machine can change the files of a data directory. This is no
+/// error, because volumes of containers often have mode 0777, and no other users. A group that can write
+/// is not reported, because it is usually the private group of the user, or that of a pod.
+pub(crate) fn directory_warning(path: &Path) -> Option<String> {
+    let found = std::fs::metadata(path).ok().filter(|found| found.is_dir())?;
+    let mode = found.permissions().mode() & PERMISSIONS;
+    let path = path.display();
+    (mode & 0o002 != 0).then(|| {
+        format!(
+            "every user can replace the files in {path} (mode {mode:04o}); run: chmod o-w {path}"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
 
     #[test]
     fn a_file_is_private_whatever_was_there_before() {
@@ -71,17 +75,19 @@ mod tests {
         std::fs::write(&victim, "kept").unwrap();
         std::fs::set_permissions(&victim, Permissions::from_mode(0o644)).unwrap();
         std::os::unix::fs::symlink(&victim, &file).unwrap();
-        let created = create(&file).unwrap();
+        create(&file).unwrap();
         assert_eq!(
             (mode(&file), std::fs::read_to_string(&victim).unwrap().as_str()),
             (0o600, "kept")
         );
         assert_eq!(warning(&file), None);
         assert!(warning(&victim).unwrap().contains("(mode 0644)"));
-        keep_permissions(&created, &victim).unwrap();
-        assert_eq!(mode(&file), 0o644);
-        keep_permissions(&created, &dir.join("absent")).unwrap();
         assert_eq!(warning(Path::new("/dev/null")), None);
+        for (mode, warned) in [(0o700, false), (0o2775, false), (0o777, true), (0o1777, true)] {
+            std::fs::set_permissions(&dir, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(directory_warning(&dir).is_some(), warned, "{mode:o}");
+        }
+        assert_eq!(directory_warning(&file), None);
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

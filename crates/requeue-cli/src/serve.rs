@@ -7,7 +7,7 @@ use crate::logs;
 use crate::output::Output;
 use crate::private_files;
 use crate::signals::{Signals, on};
-use crate::store_args::{DEFAULT_DATA, IfMissing, StoreArgs, StoreLocation, open_directory};
+use crate::store_args::{DEFAULT_DATA, IfMissing, StoreArgs, StoreLocation};
 use crate::times;
 use requeue_disk::DiskStore;
 use requeue_jobs::{Store, WallClock};
@@ -261,7 +261,10 @@ async fn open(
 ) -> Result<(Arc<dyn Store>, Option<Arc<BackupFn>>)> {
     match location {
         StoreLocation::Data(directory) => {
-            let store = open_directory(directory, IfMissing::Create)?;
+            if let Some(warning) = private_files::directory_warning(directory) {
+                tracing::warn!("{warning}");
+            }
+            let store = DiskStore::open(directory)?;
             for repaired in store.repaired() {
                 tracing::warn!(%repaired, "damage was repaired from the log");
             }

@@ -371,6 +371,9 @@ pub(crate) fn open_directory(directory: &Path, missing: IfMissing) -> Result<Dis
     if missing == IfMissing::Fail && !has_files(directory) {
         return Err(no_jobs(directory));
     }
+    if let Some(warning) = private_files::directory_warning(directory) {
+        print_note(&format!("warning: {}", escape(&warning)));
+    }
     Ok(DiskStore::open(directory)?)
 }
 

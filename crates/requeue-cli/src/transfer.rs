@@ -20,8 +20,8 @@ const BUFFER: usize = 1 << 16;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The format is JSON Lines, documented in docs/transfer.md. An existing file is
-replaced only when the export is complete, and keeps its permissions. A new file
-can be read only by you.
+replaced when the export is complete. The file can be read only by you, because
+it contains every body. A symbolic link to a file is rejected.
 
 With --salvage, a damaged data directory is read as far as possible, and stderr
 lists everything that is lost. Exits with 6 if something is lost.
@@ -167,20 +167,20 @@ async fn export_to(store: &dyn Store, file: &str) -> Result<TransferProgress> {
         let mut stdout = BufWriter::with_capacity(BUFFER, io::stdout().lock());
         return write(store, &mut stdout, "stdout").await;
     }
-    match std::fs::metadata(file) {
-        // A pipe or a device is written to, and not replaced.
-        Ok(found) if !found.is_file() => {
-            let failed = |error: io::Error| CliError::io("write", file, &error);
-            let opened = OpenOptions::new().write(true).open(file).map_err(failed)?;
-            write(store, &mut BufWriter::with_capacity(BUFFER, opened), file).await
-        }
-        // Replaces the file that a symbolic link points to, and not the link.
-        Ok(_) => {
-            let whole = std::fs::canonicalize(file);
-            replace(store, &whole.map_err(|error| CliError::io("find", file, &error))?).await
-        }
-        Err(_) => replace(store, Path::new(file)).await,
+    // A pipe or a device is written to, and not replaced. It can be behind a link, such as /dev/stdout.
+    if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        let failed = |error: io::Error| CliError::io("write", file, &error);
+        let opened = OpenOptions::new().write(true).open(file).map_err(failed)?;
+        return write(store, &mut BufWriter::with_capacity(BUFFER, opened), file).await;
     }
+    // Somebody else may have placed the link, to have another file replaced.
+    if std::fs::symlink_metadata(file).is_ok_and(|found| found.is_symlink()) {
+        let message =
+            format!("could not write {file}: it is a symbolic link, which is not followed");
+        return Err(CliError::new(Exit::Failed, message)
+            .hint("use the name of the file itself, or - for stdout"));
+    }
+    replace(store, Path::new(file)).await
 }
 
 /// Writes to a temporary file, which replaces the file when the export is complete.
@@ -200,7 +200,6 @@ async fn write_file(store: &dyn Store, half: &Path, whole: &Path) -> Result<Tran
     let name = half.display().to_string();
     let failed = |error: io::Error| CliError::io("write", &name, &error);
     let file = private_files::create(half).map_err(failed)?;
-    private_files::keep_permissions(&file, whole).map_err(failed)?;
     let mut buffered = BufWriter::with_capacity(BUFFER, file);
     let done = write(store, &mut buffered, &name).await?;
     let file = buffered.into_inner().map_err(|error| failed(error.into_error()))?;

@@ -5,7 +5,7 @@ use requeue_testkit::servers::PostgresServer;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::Permissions;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
@@ -587,11 +587,18 @@ fn an_export_replaces_only_regular_files() {
     dir.ask(&["export", "pipe"]).ok().says("exported 1 job of 1 kind");
     assert!(pipe.metadata().expect("it is there").file_type().is_fifo());
     assert!(reading.join().expect("it is read").contains("\"mail\""));
-    // A symbolic link is followed.
+    // A symbolic link to a file is not followed, whether the file exists or not. One to a pipe is.
     dir.write("file", "old");
-    symlink("file", dir.path("link")).expect("a link");
-    dir.ask(&["export", "link"]).ok();
-    assert!(dir.path("link").is_symlink() && dir.read("file") != "old");
+    for target in ["file", "absent"] {
+        let link = format!("link-to-{target}");
+        symlink(target, dir.path(&link)).expect("a link");
+        let refused = dir.ask(&["export", &link]).code(1);
+        refused.complains(&format!("could not write {link}: it is a symbolic link"));
+        assert!(dir.path(&link).is_symlink());
+    }
+    assert_eq!(dir.read("file"), "old");
+    assert!(!dir.path("absent").exists());
+    dir.ask(&["export", "/dev/stdout"]).ok().says("\"mail\"");
     dir.ask(&["export", "."]).code(1).complains("could not write .: Is a directory");
 }
 
@@ -629,7 +636,7 @@ fn set_mode(dir: &Dir, name: &str, mode: u32) {
 }
 
 #[test]
-fn an_export_can_be_read_only_by_its_owner_unless_the_file_existed() {
+fn an_export_can_be_read_only_by_its_owner_also_if_the_file_existed() {
     let dir = Dir::new();
     dir.ask(&["put", "mail", "a", "secret"]).ok();
     dir.ask(&["export", "new.jsonl"]).ok();
@@ -640,8 +647,42 @@ fn an_export_can_be_read_only_by_its_owner_unless_the_file_existed() {
     dir.write("victim", "kept");
     symlink("victim", dir.path("old.jsonl.part")).expect("a link");
     dir.ask(&["export", "old.jsonl"]).ok();
-    assert_eq!(mode(&dir, "old.jsonl"), 0o640);
+    assert_eq!(mode(&dir, "old.jsonl"), 0o600);
     assert_eq!(dir.read("old.jsonl"), dir.read("new.jsonl"));
+    assert_eq!(dir.read("victim"), "kept");
+}
+
+#[test]
+fn a_data_directory_that_everybody_can_write_to_is_reported() {
+    let dir = Dir::new();
+    dir.ask(&["put", "mail", "a"]).ok();
+    for (mode, warned) in [(0o700, false), (0o775, false), (0o777, true)] {
+        set_mode(&dir, "d", mode);
+        let done = dir.ask(&["stats"]).ok();
+        let warning = format!(
+            "warning: every user can replace the files in d (mode {mode:04o}); run: chmod o-w d"
+        );
+        assert_eq!(done.err.contains(&warning), warned, "{done:?}");
+    }
+    let mut command = dir.command(&["serve", "--listen", "127.0.0.1:0", "--data", "d", "--json"]);
+    let mut child =
+        command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    let mut log = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let warned = log.any(|line| line.expect("it is text").contains("(mode 0777)"));
+    signal_to(&child, Signal::TERM);
+    child.wait().expect("it ends");
+    assert!(warned);
+}
+
+#[test]
+fn a_lock_that_is_a_symbolic_link_is_not_followed() {
+    let dir = Dir::new();
+    std::fs::create_dir(dir.path("d")).expect("a new directory");
+    dir.write("victim", "kept");
+    symlink("../victim", dir.path("d/lock")).expect("a link");
+    dir.ask(&["put", "mail", "a"])
+        .code(1)
+        .complains("could not open d/lock: it is a symbolic link");
     assert_eq!(dir.read("victim"), "kept");
 }
 
