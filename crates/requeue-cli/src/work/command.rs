@@ -34,6 +34,11 @@ const EX_DATAERR: i32 = 65;
 /// How many bytes of stderr are kept. Together with the exit code, they fit into a job's error.
 const TAIL_LEN: usize = MAX_ERROR_LEN - 64;
 
+/// Variables of the worker that contain its access to the store. Commands do not inherit them: a command
+/// that prints its environment to stderr would store them as the error of its job.
+const CREDENTIALS: [&str; 4] =
+    ["REQUEUE_TOKEN", "REQUEUE_TOKEN_FILE", "REQUEUE_READ_TOKEN", "REQUEUE_STORE"];
+
 /// The command to run for each job.
 pub(super) struct Command {
     pub(super) line: String,
@@ -111,6 +116,9 @@ impl Command {
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        for name in CREDENTIALS {
+            command.env_remove(name);
+        }
         if self.stdout_to_stderr {
             command.stdout(io::stderr().as_fd().try_clone_to_owned()?);
         }

@@ -40,6 +40,28 @@ fn a_command_gets_the_body_on_stdin_and_the_job_in_its_environment() {
 }
 
 #[test]
+fn a_command_does_not_inherit_the_access_of_its_worker() {
+    let dir = with_job("x");
+    let names = ["REQUEUE_TOKEN", "REQUEUE_TOKEN_FILE", "REQUEUE_READ_TOKEN", "REQUEUE_STORE"];
+    dir.write("token", "unused-unused-unused-unused-unused");
+    let exec = "env >&2; kill -TERM $PPID; exit 65";
+    let mut command = dir.command(&[&["work", "mail", "--exec", exec][..], &dir.place()].concat());
+    for name in names {
+        let value = if name == "REQUEUE_TOKEN_FILE" { "token" } else { "postgres://me:hunter2@h/" };
+        command.env(name, value);
+    }
+    let output = command.env("OTHER", "kept").output().expect("it starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(err.contains("OTHER=kept") && err.contains("REQUEUE_ID=a"), "{err}");
+    let error = dir.job("mail", "a")["failures"][0]["error"].to_string();
+    for name in names {
+        let named = format!("{name}=");
+        assert!(!err.contains(&named) && !error.contains(&named), "{err}{error}");
+    }
+    assert!(!err.contains("hunter2"), "{err}");
+}
+
+#[test]
 fn a_command_that_fails_is_retried_with_the_end_of_its_stderr() {
     let dir = with_job("x");
     let exec = "echo out; echo first >&2; echo the bank is busy >&2; exit 3";
