@@ -10,7 +10,7 @@ import { Queue, Worker as BullWorker } from 'bullmq';
 import { Redis } from 'ioredis';
 import { strict as assert } from 'node:assert';
 import { parseArgs } from 'node:util';
-import { Client, Worker } from 'requeue';
+import { Client, Worker } from 'requeue-client';
 
 const { values } = parseArgs({
   options: { system: { type: 'string' }, jobs: { type: 'string' }, concurrency: { type: 'string' } },

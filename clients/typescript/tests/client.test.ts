@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
-import { Client, type Codec, ProblemError } from "requeue";
+import { Client, type Codec, ProblemError } from "requeue-client";
 import { Server, uniqueKind } from "./server.js";
 
 const server = await Server.start({ after });

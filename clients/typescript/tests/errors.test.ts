@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createServer, type RequestListener } from "node:http";
 import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { after, describe, test } from "node:test";
-import { Client, ConnectionError, type Duration, milliseconds, ProblemError, PROBLEMS, RequeueError } from "requeue";
+import { Client, ConnectionError, type Duration, milliseconds, ProblemError, PROBLEMS, RequeueError } from "requeue-client";
 import { Proxy, type Scope, Server, uniqueKind } from "./server.js";
 
 const server = await Server.start({ after });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Client, type Job, JobStopped, Worker, type WorkerOptions } from "requeue";
+import { Client, type Job, JobStopped, Worker, type WorkerOptions } from "requeue-client";
 import { Proxy, type Scope, Server, uniqueKind, until } from "./server.js";
 
 class Run {

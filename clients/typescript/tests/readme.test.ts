@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { Client } from "requeue";
+import { Client } from "requeue-client";
 import { Server, until } from "./server.js";
 
 const server = await Server.start({ after });

@@ -14,7 +14,7 @@ import {
   RequeueAfter,
   RetryAfter,
   Worker,
-} from "requeue";
+} from "requeue-client";
 
 interface Arguments {
   kind: string;

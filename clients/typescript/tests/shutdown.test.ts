@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { after, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { Client } from "requeue";
+import { Client } from "requeue-client";
 import { type Scope, Server, uniqueKind, until } from "./server.js";
 
 const server = await Server.start({ after });

@@ -1,6 +1,6 @@
 // What must compile, and what must not. `tsc` checks this file; it is never run.
 
-import { Client, type Duration, GiveUp, type JobInfo, ProblemError, RetryAfter, Worker } from "requeue";
+import { Client, type Duration, GiveUp, type JobInfo, ProblemError, RetryAfter, Worker } from "requeue-client";
 
 interface Kinds {
   "order.remind": { to: string };

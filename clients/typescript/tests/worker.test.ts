@@ -12,7 +12,7 @@ import {
   RetryAfter,
   Worker,
   type WorkerOptions,
-} from "requeue";
+} from "requeue-client";
 import { type Scope, Server, uniqueKind, until } from "./server.js";
 
 const server = await Server.start({ after });
