@@ -55,7 +55,7 @@ class System(ABC):
 
 class Requeue(System):
     def __init__(self, mode: str) -> None:
-        import requeue
+        import requeue_client as requeue
         from requeue_jobs import KIND
 
         self._mode, self._kind, self._requeue = mode, KIND, requeue

@@ -2,7 +2,7 @@
 
 import sys
 
-from requeue import Job, Worker
+from requeue_client import Job, Worker
 
 KIND = "bench-python"
 

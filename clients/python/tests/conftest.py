@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from support import Proxy
 
-from requeue import Client
-from requeue.testing import Server
+from requeue_client import Client
+from requeue_client.testing import Server
 
 _numbers = itertools.count()
 _run = uuid.uuid4().hex[:8]

@@ -16,8 +16,8 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from requeue import GiveUp, Job, RequeueAfter, RetryAfter, Worker
-from requeue.times import seconds
+from requeue_client import GiveUp, Job, RequeueAfter, RetryAfter, Worker
+from requeue_client.times import seconds
 
 POLL = 0.02
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from requeue import (
+from requeue_client import (
     Absent,
     Ack,
     AsyncClient,
@@ -27,7 +27,7 @@ from requeue import (
     Release,
     Reserved,
 )
-from requeue.testing import Server
+from requeue_client.testing import Server
 
 
 class Blocking:

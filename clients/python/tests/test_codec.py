@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from requeue import BodyError, Client, JsonCodec
-from requeue.codec import Body, body_fields
-from requeue.testing import Server
+from requeue_client import BodyError, Client, JsonCodec
+from requeue_client.codec import Body, body_fields
+from requeue_client.testing import Server
 
 BODIES: list[Any] = [
     None,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from requeue import (
+from requeue_client import (
     ConnectionFailed,
     Invalid,
     NotDone,
@@ -12,7 +12,7 @@ from requeue import (
     RequeueError,
     ResponseLost,
 )
-from requeue._core import Call, Repetition, path, transport_error
+from requeue_client._core import Call, Repetition, path, transport_error
 
 
 def call() -> Call[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from requeue import (
+from requeue_client import (
     PROBLEMS,
     Bug,
     Busy,
@@ -19,8 +19,8 @@ from requeue import (
     Unavailable,
     Unknown,
 )
-from requeue.errors import problem_from
-from requeue.testing import Server
+from requeue_client.errors import problem_from
+from requeue_client.testing import Server
 
 API = Path(__file__).parents[3] / "docs/http-api.md"
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support import LIMIT, until
 
-from requeue import Client
-from requeue.testing import Server
+from requeue_client import Client
+from requeue_client.testing import Server
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from requeue._leases import LeaseTable
+from requeue_client._leases import LeaseTable
 
 
 def table() -> LeaseTable[str]:

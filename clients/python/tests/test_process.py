@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from support import LIMIT, until
 
-from requeue import Client
-from requeue.testing import Server
+from requeue_client import Client
+from requeue_client.testing import Server
 
 PROGRAM = Path(__file__).with_name("scenario_worker.py")
 

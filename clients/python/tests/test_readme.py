@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support import LIMIT, until
 
-from requeue.testing import Server
+from requeue_client.testing import Server
 
 PACKAGE = Path(__file__).parents[1]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support import Proxy, until
 
-from requeue import (
+from requeue_client import (
     Ack,
     AsyncClient,
     Client,
@@ -23,7 +23,7 @@ from requeue import (
     ResponseLost,
     Unauthorized,
 )
-from requeue.testing import Server
+from requeue_client.testing import Server
 
 REPEATED: dict[str, Callable[[Client, str], Any]] = {
     "put": lambda c, kind: c.put(kind, "a", delay="1h"),

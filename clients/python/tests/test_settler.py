@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from requeue import (
+from requeue_client import (
     Ack,
     Invalid,
     LeaseLost,
@@ -10,7 +10,7 @@ from requeue import (
     SettleDone,
     Unauthorized,
 )
-from requeue._settler import Pending
+from requeue_client._settler import Pending
 
 
 def pending() -> Pending:

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from requeue.times import duration_text, parse_duration, parse_time, seconds, time_text
+from requeue_client.times import duration_text, parse_duration, parse_time, seconds, time_text
 
 
 @pytest.mark.parametrize("number", [300, 1.5, True, None])

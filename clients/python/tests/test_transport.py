@@ -13,9 +13,9 @@ import httpx
 import pytest
 from support import LIMIT, until
 
-from requeue import AsyncClient, Client, ConnectionFailed, Job, ResponseLost, Worker
-from requeue._transport import StreamTransport, worker_transport
-from requeue.testing import Server
+from requeue_client import AsyncClient, Client, ConnectionFailed, Job, ResponseLost, Worker
+from requeue_client._transport import StreamTransport, worker_transport
+from requeue_client.testing import Server
 
 TLS = Path(__file__).with_name("tls")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import LIMIT, Proxy, until
 
-from requeue import (
+from requeue_client import (
     Client,
     GiveUp,
     Job,
@@ -24,7 +24,7 @@ from requeue import (
     Unauthorized,
     Worker,
 )
-from requeue.testing import Server
+from requeue_client.testing import Server
 
 Events = list[tuple[Any, ...]]
 

@@ -38,7 +38,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import path
 from django.views.decorators.http import require_POST
 
-from requeue import Absent, Client, Job, Worker
+from requeue_client import Absent, Client, Job, Worker
 
 REMIND_AFTER = os.environ.get("REMIND_AFTER", "5m")
 

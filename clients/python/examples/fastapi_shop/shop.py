@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
-from requeue import Absent, AsyncClient, Job, Worker
+from requeue_client import Absent, AsyncClient, Job, Worker
 
 REMIND_AFTER = os.environ.get("REMIND_AFTER", "5m")
 

@@ -11,7 +11,7 @@ from .errors import RequeueError
 from .job import Job
 from .models import SettleResult
 
-log = logging.getLogger("requeue")
+log = logging.getLogger("requeue_client")
 
 Next = Literal["retry", "dead", "unknown"]
 """What happens to a job after a failed attempt."""
