@@ -239,7 +239,7 @@ class Engine:
         try:
             if handler is None:
                 raise LookupError(f"there is no handler for jobs of kind {claimed.kind}")
-            job = Job(claimed, claimed.body)
+            job = Job(claimed, handler.read(claimed))
         except (LookupError, BodyError) as error:
             self._bury(claimed, error)
             return

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .codec import Codec, body_fields, to_json
+from ._body_types import describe, reader
+from .codec import BodyError, Codec, body_fields, to_json
 from .fields import Ack, Bury, Requeue, Retry, Settlement
 from .job import GiveUp, Job, RequeueAfter, RetryAfter, Stopped, StopReason
+from .models import ClaimedJob
 
 Function: TypeAlias = Callable[[Job], Any] | Callable[[Job], Awaitable[Any]]
 """A handler: a function, which runs in a thread, or a coroutine function."""
@@ -30,6 +32,18 @@ class Handler:
     function: Function
     is_async: bool
     timeout: float | None
+    body: Any = None
+    """The type of the bodies, if the handler has one."""
+
+    def read(self, claimed: ClaimedJob) -> Any:
+        """Returns the body of a job as the handler expects it. Raises `BodyError`."""
+        value = claimed.body
+        if self.body is None:
+            return value
+        try:
+            return reader(self.body)(value)
+        except Exception as error:
+            raise BodyError(f"the body is not a valid {describe(self.body)}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,10 @@
 | `str` | text, `text/plain; charset=utf-8` | `str` |
 | `bytes` | bytes, `application/octet-stream` | `bytes` |
 | any other value | what the codec encodes, JSON by default | what the codec decodes |
+
+In JSON, a dataclass or pydantic model is an object of its fields, `UUID`, `datetime`, `date`,
+`time` and `Decimal` are text, an `Enum` is its value, and a set is a list. A worker reads them
+again with `@worker.job(kind, body=…)`.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from ._body_types import to_plain
 
 
 class Codec(Protocol):
@@ -38,7 +44,7 @@ class Codec(Protocol):
 
 
 class JsonCodec:
-    """The default: JSON, with the types of Python's `json` module."""
+    """The default: JSON, with dataclasses, pydantic models and the other types of this module."""
 
     content_type = "application/json"
 
@@ -112,5 +118,7 @@ def body_fields(value: Any, codec: Codec) -> dict[str, Any]:
 
 def to_json(value: Any) -> bytes:
     """Returns compact JSON. Raises `TypeError` or `ValueError` for what JSON cannot express."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(
+        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_plain
+    )
     return text.encode()

@@ -62,7 +62,7 @@ class Job:
         self._claimed = claimed
         self._reason: StopReason | None = None
         self.body: Any = body
-        """The decoded body; `None` if it is empty."""
+        """The decoded body, as the type of `Worker.job` if it has one; `None` if it is empty."""
 
     def __repr__(self) -> str:
         return f"<Job {self.kind}/{self.id}, attempt {self.attempt}>"

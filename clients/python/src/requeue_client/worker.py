@@ -14,9 +14,11 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ._core import server_url
+from ._body_types import check_type
+from ._check import check_name
+from ._core import headers, server_url
 from ._engine import Engine, Options
 from ._events import Events, Next
 from ._outcome import Function, Handler
@@ -87,6 +89,7 @@ class Worker:
         if concurrency < 1:
             raise ValueError(f"concurrency is {concurrency}; it must be at least 1")
         self._server = server_url(server)
+        headers(token)  # Raises if it is not a token.
         self._token = token
         self._verify = verify
         self._codec: Codec = codec or JsonCodec()
@@ -106,18 +109,29 @@ class Worker:
         self._engine: tuple[Engine, asyncio.AbstractEventLoop] | None = None
         """Guarded by `_lock`."""
 
-    def job(self, kind: str, *, timeout: Duration | None = None) -> Callable[[F], F]:
+    def job(
+        self, kind: str, *, body: Any = None, timeout: Duration | None = None
+    ) -> Callable[[F], F]:
         """Registers the decorated function as the handler of a kind.
 
-        A handler that takes longer than `timeout` is stopped, and its job is retried; default: no
-        limit. Raises `ValueError` if the kind already has a handler.
+        - `body`: the type of `job.body`: a dataclass, a pydantic model, or a type of them such as
+          `list[Item]`. A job whose body does not fit is dead, with an error that names the field.
+          Default: the body is as it was decoded.
+        - `timeout`: a handler that takes longer is stopped, and its job is retried; default: no
+          limit.
+
+        Raises `ValueError` if the kind already has a handler, and `TypeError` for a type of body
+        that cannot be read.
         """
+        check_name("kind", kind)
         limit = None if timeout is None else seconds(timeout)
+        if body is not None:
+            check_type(body)
 
         def register(function: F) -> F:
             if kind in self._handlers:
                 raise ValueError(f"the kind {kind!r} already has a handler")
-            self._handlers[kind] = Handler(function, _is_async(function), limit)
+            self._handlers[kind] = Handler(function, _is_async(function), limit, body)
             return function
 
         return register
