@@ -14,6 +14,7 @@ from requeue_client import (
     Absent,
     Ack,
     AsyncClient,
+    BatchFailed,
     Client,
     Exists,
     Extend,
@@ -102,6 +103,8 @@ def test_a_put_without_a_zone_or_unit_is_not_sent(api: Any, kind: str) -> None:
         api.put(kind, "a", due=datetime(2030, 1, 1))
     with pytest.raises(TypeError, match="needs a unit"):
         api.put(kind, "a", delay=300)
+    with pytest.raises(TypeError, match="id is 42; it must be text"):
+        api.put(kind, 42, {})
     with pytest.raises(TypeError, match="needs a unit"):
         api.put_many([Put(kind, "a", delay=1.5)])  # type: ignore[arg-type]
     assert api.kind(kind).pending == 0
@@ -138,10 +141,24 @@ def test_an_invalid_put_names_field_value_and_limit(api: Any, kind: str) -> None
 
 def test_a_batch_of_puts_has_a_result_or_problem_for_each(api: Any, kind: str) -> None:
     puts = [Put(kind, "a", {"n": 1}), Put(kind, "b", delay="5"), Put(kind, "c", if_absent=True)]
-    first, second, third = api.put_many(puts)
+    first, second, third = api.put_many(puts, return_problems=True)
     assert (first.outcome, third.outcome) == ("created", "created")
     assert isinstance(second, Invalid)
     assert second.field == "jobs[1].delay"
+
+
+def test_a_batch_of_puts_raises_if_one_of_them_failed(api: Any, kind: str) -> None:
+    puts = [Put(kind, "a"), Put(kind, "b", delay="5"), Put(kind, "c"), Put(kind, "d", delay="6")]
+    with pytest.raises(BatchFailed) as caught:
+        api.put_many(puts)
+    first, second, third, _ = caught.value.results
+    assert (first.outcome, third.outcome) == ("created", "created")
+    assert isinstance(second, Invalid)
+    assert [*caught.value.problems] == [1, 3]
+    assert str(caught.value).startswith(
+        f"2 of 4 puts failed; the first: jobs[1] ('b' of kind {kind}): jobs[1].delay: "
+    )
+    assert [result.outcome for result in api.put_many([Put(kind, "e")])] == ["created"]
 
 
 def test_a_list_iterates_over_all_pages(api: Any, kind: str) -> None:
@@ -160,6 +177,41 @@ def test_a_list_selects_jobs_by_error_and_time_of_death(api: Any, kind: str) -> 
     (job,) = api.list(kind, error="ADDRESS", died_before=later)
     assert (job.id, job.failures[0].error) == ("b", "no such address")
     assert not list(api.list(kind, died_before=later - timedelta(days=2)))
+
+
+def test_jobs_are_selected_counted_and_changed_by_the_same_filters(api: Any, kind: str) -> None:
+    api.put_many([Put(kind, "a"), Put(kind, "b", priority=3), Put(kind, "later", delay="1h")])
+    for job in api.claim(kind, max=2).jobs:
+        api.bury(job, f"order {job.id}1 not found")
+    cases: list[tuple[dict[str, Any], list[str]]] = [
+        ({}, ["a", "b", "later"]),
+        ({"state": "dead"}, ["a", "b"]),
+        ({"prefix": "l"}, ["later"]),
+        ({"priority": 3}, ["b"]),
+        ({"priority": 0, "state": "dead"}, ["a"]),
+        ({"error_group": "order b1 not found"}, ["b"]),
+        ({"expired": False}, ["a", "b", "later"]),
+        ({"expired": True}, []),
+    ]
+    for fields, ids in cases:
+        assert [job.id for job in api.list(kind, page_size=1, **fields)] == ids, fields
+        assert api.count(kind, **fields) == len(ids), fields
+    times = [job.id for job in api.list(kind, state="dead", order="time")]
+    assert [job.id for job in api.list(kind, state="dead", order="newest")] == times[::-1]
+    assert api.revive_matching(kind, priority=3).changed == 1
+    assert api.cancel_matching(kind, error_group="order a1 not found").changed == 1
+    assert api.cancel_matching(kind, expired=True).matched == 0
+
+
+def test_dead_jobs_are_grouped_by_their_errors(api: Any, kind: str) -> None:
+    api.put_many(Put(kind, f"{n}") for n in range(3))
+    for job in api.claim(kind, max=3).jobs:
+        api.bury(job, "mailbox full" if job.id == "1" else f"order {job.id} not found")
+    found = api.error_groups(kind)
+    groups = [(group.error_group, group.count) for group in found.groups]
+    assert groups == [("order * not found", 2), ("mailbox full", 1)]
+    assert (found.groups[1].example.id, found.other, found.scanned) == ("1", 0, 3)
+    assert found.groups[0].first_died_at <= found.groups[0].last_died_at
 
 
 def test_each_verb_settles_a_lease(api: Any, kind: str) -> None:
@@ -266,7 +318,7 @@ def test_wait_claims_nothing(api: Any, kind: str) -> None:
 
 
 def test_settings_are_set_and_changed(api: Any, kind: str) -> None:
-    changed = api.set_kind(kind, {"lease": "1m", "rate": {"jobs": 100, "per": "1m"}})
+    changed = api.set_kind(kind, {"lease": "1m", "rate": "100/m"})
     assert changed.lease == timedelta(minutes=1)
     assert (changed.rate.jobs, changed.rate.per) == (100, timedelta(minutes=1))
     changed = api.change_kind(
@@ -276,6 +328,8 @@ def test_settings_are_set_and_changed(api: Any, kind: str) -> None:
     assert (changed.backoff.base, changed.rate) == (timedelta(seconds=10), None)
     assert changed.ageing == timedelta(minutes=10)
     assert api.settings(kind) == api.kind(kind).settings == changed
+    changed = api.change_kind(kind, {"rate": {"jobs": 10, "per": timedelta(seconds=1)}})
+    assert (changed.rate.jobs, changed.rate.per) == (10, timedelta(seconds=1))
     with pytest.raises(TypeError, match="needs a unit"):
         api.change_kind(kind, {"backoff": {"base": 10}})
 
@@ -314,6 +368,8 @@ def test_schedules_are_set_changed_run_and_deleted(api: Any, kind: str) -> None:
     api.set_schedule(kind, "often", {"every": timedelta(hours=1), "body": "text"})
     assert [schedule.id for schedule in api.schedules(kind)] == ["daily", "often"]
     assert api.schedule(kind, "often").every == timedelta(hours=1)
+    everywhere = [(s.kind, s.id) for s in api.all_schedules() if s.kind == kind]
+    assert everywhere == [(kind, "daily"), (kind, "often")]
     assert api.run_schedule(kind, "daily").outcome == "created"
     api.delete_schedule(kind, "daily")
     with pytest.raises(Absent):

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from support import LIMIT, until
 
+from requeue_client import Client, Job, Worker
 from requeue_client.testing import Server
 
 PACKAGE = Path(__file__).parents[1]
@@ -20,7 +22,7 @@ def programs(readme: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", readme.read_text(), re.S)
 
 
-PRODUCER, WORKER, TEST = programs(PACKAGE / "README.md")
+PRODUCER, WORKER, TYPED, TEST = programs(PACKAGE / "README.md")
 
 
 def run(program: str, server: Server) -> subprocess.Popen[str]:
@@ -51,6 +53,15 @@ def test_the_producer_puts_a_job_that_the_worker_runs() -> None:
         assert worker.wait(LIMIT) == 0
         worker.stdout.close()
         server.client.delete_kind("order.remind")
+
+
+def test_the_typed_bodies_of_the_readme_are_valid(client: Client) -> None:
+    names: dict[str, Any] = {"client": client, "worker": Worker(), "Job": Job}
+    for module in ("dataclasses", "datetime", "uuid"):
+        exec(f"from {module} import *", names)
+    exec(TYPED, names)
+    assert client.get("order.remind", "order-42").body["to"] == "ann@example.org"
+    client.delete_kind("order.remind")
 
 
 def test_the_program_in_the_readme_of_the_project_runs() -> None:

@@ -27,6 +27,7 @@ from requeue_client.testing import Server
 
 REPEATED: dict[str, Callable[[Client, str], Any]] = {
     "put": lambda c, kind: c.put(kind, "a", delay="1h"),
+    "reschedule": lambda c, kind: c.reschedule(kind, "exists", delay="2h"),
     "put_many": lambda c, kind: c.put_many([Put(kind, "a", delay="1h")]),
     "get": lambda c, kind: c.get(kind, "exists"),
     "list": lambda c, kind: [*c.list(kind)],
@@ -40,6 +41,9 @@ NOT_REPEATED: dict[str, Callable[[Client, str], Any]] = {
     "put if_absent": lambda c, kind: c.put(kind, "a", if_absent=True),
     "put if_new": lambda c, kind: c.put(kind, "a", if_new=True),
     "put if_generation": lambda c, kind: c.put(kind, "exists", if_generation=1),
+    "reschedule if_generation": lambda c, kind: c.reschedule(
+        kind, "exists", delay="2h", if_generation=1
+    ),
     "put_many if_new": lambda c, kind: c.put_many([Put(kind, "a", if_new=True)]),
     "cancel": lambda c, kind: c.cancel(kind, "exists"),
     "run_now": lambda c, kind: c.run_now(kind, "exists"),
@@ -110,6 +114,14 @@ def test_a_server_that_cannot_be_reached_is_not_done() -> None:
         with Client(url, retry_for="300ms") as client, pytest.raises(ConnectionFailed) as caught:
             client.put("mail", "a", if_absent=True)
     assert isinstance(caught.value, NotDone)
+    assert f"cannot connect to {url}: " in str(caught.value)
+
+
+def test_a_host_that_does_not_exist_is_not_done() -> None:
+    url = "http://requeue.invalid:7654"
+    with Client(url, retry_for="0s") as client, pytest.raises(ConnectionFailed) as caught:
+        client.put("mail", "a", if_absent=True)
+    assert url in str(caught.value)
 
 
 def test_a_request_that_was_not_done_is_repeated_until_the_server_is_back(kind: str) -> None:

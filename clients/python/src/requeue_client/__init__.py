@@ -1,7 +1,7 @@
 """Client and worker for requeue, a durable delay queue.
 
-`Client` and `AsyncClient` have one call for every endpoint of the HTTP API. `Worker` claims jobs
-and runs your handlers.
+`Client` and `AsyncClient` have the calls of the HTTP API for jobs, kinds and schedules. `Worker`
+claims jobs and runs your handlers.
 """
 
 from .async_client import AsyncClient
@@ -10,6 +10,7 @@ from .codec import Body, BodyError, Codec, JsonCodec
 from .errors import (
     PROBLEMS,
     Absent,
+    BatchFailed,
     Bug,
     Busy,
     ConnectionFailed,
@@ -59,6 +60,8 @@ from .models import (
     BulkChange,
     Claim,
     ClaimedJob,
+    ErrorGroup,
+    ErrorGroups,
     KindDeleted,
     KindStats,
     PutDone,
@@ -78,6 +81,7 @@ __all__ = [
     "Absent",
     "Ack",
     "AsyncClient",
+    "BatchFailed",
     "Body",
     "BodyError",
     "Bug",
@@ -90,6 +94,8 @@ __all__ = [
     "Codec",
     "ConnectionFailed",
     "Duration",
+    "ErrorGroup",
+    "ErrorGroups",
     "Exists",
     "Extend",
     "Forbidden",

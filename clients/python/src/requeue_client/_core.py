@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
+from ._check import check_name, check_names
 from .codec import to_json
 from .errors import (
     ConnectionFailed,
@@ -100,12 +101,21 @@ class Repetition:
         return self._unknown or last if isinstance(last, NotDone) else last
 
 
-def transport_error(error: httpx.HTTPError) -> RequeueError:
+def transport_error(error: httpx.HTTPError, server: str) -> RequeueError:
     """Returns what a failure to send a request, or to receive its response, means."""
     text = f"{type(error).__name__}: {error}"
-    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
-        return ConnectionFailed(f"cannot connect to the server: {text}")
-    return ResponseLost(f"no response from the server: {text}")
+    if isinstance(error, _NOT_SENT):
+        return ConnectionFailed(f"cannot connect to {server}: {text}")
+    return ResponseLost(f"no response from {server}: {text}")
+
+
+_NOT_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
 
 
 def path(*parts: str) -> str:
@@ -113,21 +123,60 @@ def path(*parts: str) -> str:
     return "/v1/" + "/".join(_segment(part) for part in parts)
 
 
+def kind_path(kind: str, *below: str) -> str:
+    """Returns the path of a kind, or of a resource below it. Raises if `kind` is not text."""
+    return path("kinds", check_name("kind", kind), *below)
+
+
+def item_path(kind: str, collection: str, id: str, *below: str) -> str:
+    """Returns the path of a job or schedule of a kind. Raises if `kind` or `id` is not text."""
+    return kind_path(kind, collection, check_name("id", id), *below)
+
+
+def query(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Returns fields as parameters of a query."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in fields.items()
+    }
+
+
 def headers(token: str | None) -> httpx.Headers:
     """Returns the headers of all requests. `token` defaults to `REQUEUE_TOKEN`."""
     token = token or os.environ.get("REQUEUE_TOKEN")
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        # The message must not contain it.
+        raise ValueError("the token contains white space or a character that a token cannot have")
     common = {"content-type": "application/json", "accept": "application/json"}
     return httpx.Headers(common | ({"authorization": f"Bearer {token}"} if token else {}))
 
 
 def server_url(server: str | None) -> str:
-    """Returns the URL of the server, without a final slash; default: `REQUEUE_SERVER`."""
-    return (server or os.environ.get("REQUEUE_SERVER") or DEFAULT_SERVER).rstrip("/")
+    """Returns the URL of the server, without a final slash; default: `REQUEUE_SERVER`.
+
+    Raises `ValueError` if it is not the URL of a server.
+    """
+    url = server or os.environ.get("REQUEUE_SERVER") or DEFAULT_SERVER
+    try:
+        parsed = httpx.URL(url)
+        parsed.host.encode("idna")
+    except (httpx.InvalidURL, TypeError, UnicodeError) as error:
+        raise ValueError(f"the URL of the server is {url!r}: {error}") from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ValueError(
+            f"the URL of the server is {url!r}; it must begin with http:// or https:// and a host,"
+            f" such as {'http://' + url.rpartition('//')[2]!r}"
+        )
+    if parsed.userinfo:
+        raise ValueError("the URL of the server contains a user name; pass a token instead")
+    if parsed.query or parsed.fragment:
+        raise ValueError(f"the URL of the server is {url!r}; it must end before '?' and '#'")
+    return url.rstrip("/")
 
 
 def kind_list(kinds: str | Sequence[str]) -> list[str]:
     """Returns one or several kinds as a list."""
-    return [kinds] if isinstance(kinds, str) else list(kinds)
+    return check_names("kinds", [kinds] if isinstance(kinds, str) else kinds)
 
 
 @lru_cache(maxsize=64)

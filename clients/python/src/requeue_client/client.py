@@ -7,20 +7,24 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import httpx
 
 from . import _core
-from ._core import Call, path
+from ._check import check_name
+from ._core import Call, item_path, kind_path, path, query
 from ._decode import decode, decode_entry
+from ._error_groups import merged
 from .codec import Codec, JsonCodec
-from .errors import Problem, RequeueError, problem_from
+from .errors import BatchFailed, Problem, RequeueError, problem_from
 from .fields import (
+    UNCHANGED,
     Ack,
     Bury,
     Extend,
     Mode,
+    Order,
     Put,
     Receipt,
     Release,
@@ -29,8 +33,11 @@ from .fields import (
     ScheduleFields,
     SettingsFields,
     Settlement,
+    batch_fields,
     filter_fields,
+    id_list,
     put_fields,
+    reschedule_fields,
     schedule_fields,
     settings_fields,
     settle_fields,
@@ -40,6 +47,7 @@ from .models import (
     ChangeResult,
     Claim,
     ClaimedJob,
+    ErrorGroups,
     KindDeleted,
     KindStats,
     PutDone,
@@ -56,6 +64,7 @@ from .times import Duration, duration_text, seconds, time_text
 
 T = TypeVar("T")
 
+PutDones = list[PutDone]
 PutResults = list[PutDone | Problem]
 SettleResults = list[SettleDone | Problem]
 ChangeResults = list[ChangeResult | Problem]
@@ -65,7 +74,7 @@ Workers = list[WorkerInfo]
 
 
 class Client:
-    """A client of a requeue server, with one call for every endpoint.
+    """A client of a requeue server, with the calls of its HTTP API for jobs, kinds and schedules.
 
     All calls raise a `RequeueError`. A request that was not done is repeated for `retry_for`; one
     whose outcome is unknown only if that is harmless. A client can be shared by any number of
@@ -85,7 +94,8 @@ class Client:
     ) -> None:
         """Creates a client. It connects when it sends its first request.
 
-        - `server`: the URL; default: `REQUEUE_SERVER`, or `http://localhost:7654`.
+        - `server`: the URL, with `http://` or `https://`; default: `REQUEUE_SERVER`, or
+          `http://localhost:7654`.
         - `token`: the bearer token; default: `REQUEUE_TOKEN`, or none.
         - `timeout`: how long a response may take.
         - `retry_for`: for how long a request is repeated.
@@ -132,10 +142,11 @@ class Client:
         if_new: bool = False,
         if_generation: int | None = None,
     ) -> PutDone:
-        """Creates a job, or updates it if it exists. `Put` describes the options.
+        """Creates a job, or replaces its body, due time and priority if it exists.
 
-        Raises `Exists` or `OtherGeneration` if the condition fails, `Invalid`, `ValueError` if
-        `due` has no time zone, and `TypeError` if `delay` is a number.
+        To change only some of them, use `reschedule`. `Put` describes the options. Raises `Exists`
+        or `OtherGeneration` if the condition fails, `Invalid`, `ValueError` if `due` has no time
+        zone, and `TypeError` if `delay` is a number or `id` is not text.
         """
         put = Put(
             kind,
@@ -153,32 +164,83 @@ class Client:
         return self._send(
             Call(
                 "PUT",
-                path("kinds", kind, "jobs", id),
+                item_path(kind, "jobs", id),
                 self._reader(PutDone),
                 json=put_fields(put, self._codec),
                 repeat=not put.has_condition,
             )
         )
 
-    def put_many(self, jobs: Iterable[Put]) -> PutResults:
-        """Puts up to 1000 jobs of any kinds. Returns a result or a `Problem` for each of them."""
+    @overload
+    def put_many(
+        self, jobs: Iterable[Put], *, return_problems: Literal[False] = False
+    ) -> PutDones: ...
+
+    @overload
+    def put_many(
+        self, jobs: Iterable[Put], *, return_problems: Literal[True]
+    ) -> PutResults: ...
+
+    def put_many(
+        self, jobs: Iterable[Put], *, return_problems: bool = False
+    ) -> PutDones | PutResults:
+        """Puts up to 1000 jobs of any kinds. Returns a result for each of them, in order.
+
+        Raises `BatchFailed` if any of them failed; it contains the results of all. With
+        `return_problems`, the result of a put that failed is its `Problem`, and nothing is raised.
+        """
         puts = list(jobs)
-        entries = [{"kind": put.kind, "id": put.id, **put_fields(put, self._codec)} for put in puts]
-        return self._send(
+        results: PutResults = self._send(
             Call(
                 "POST",
                 path("put"),
                 self._entries(PutDone),
-                json={"jobs": entries},
+                json={"jobs": batch_fields(puts, self._codec)},
                 repeat=not any(put.has_condition for put in puts),
+            )
+        )
+        if not return_problems and any(isinstance(result, Problem) for result in results):
+            raise BatchFailed(puts, results)
+        return results
+
+    def reschedule(
+        self,
+        kind: str,
+        id: str,
+        *,
+        due: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        body: Any = UNCHANGED,
+        if_generation: int | None = None,
+    ) -> PutDone:
+        """Changes due time, priority or body of a job, and keeps what is not named.
+
+        A waiting or ready job is `updated`. If it is leased, its successor is changed or created:
+        `coalesced`. A dead job with a new due time is `revived`. `body=None` is an empty body.
+        Raises `Absent`, `JobDone`, `OtherGeneration` or `Invalid`.
+        """
+        fields = reschedule_fields(
+            self._codec,
+            due=due,
+            delay=delay,
+            priority=priority,
+            body=body,
+            if_generation=if_generation,
+        )
+        return self._send(
+            Call(
+                "PATCH",
+                item_path(kind, "jobs", id),
+                self._reader(PutDone),
+                json=fields,
+                repeat=if_generation is None,
             )
         )
 
     def get(self, kind: str, id: str) -> StoredJob:
         """Returns a job. Raises `Absent` if there is none."""
-        return self._send(
-            Call("GET", path("kinds", kind, "jobs", id), self._reader(StoredJob))
-        )
+        return self._send(Call("GET", item_path(kind, "jobs", id), self._reader(StoredJob)))
 
     def list(
         self,
@@ -186,24 +248,95 @@ class Client:
         *,
         state: State | None = None,
         prefix: str | None = None,
+        priority: int | None = None,
         error: str | None = None,
+        error_group: str | None = None,
+        expired: bool | None = None,
         died_before: datetime | None = None,
+        order: Order | None = None,
         page_size: int = 100,
     ) -> Iterator[StoredJob]:
-        """Iterates over the jobs of a kind in the order of their ids, page by page.
+        """Iterates over the jobs of a kind that match every given filter, page by page.
 
-        Only jobs in this state, whose id starts with `prefix`, whose last error contains `error`,
-        and that died before that time.
+        - `state`: in this state.
+        - `prefix`: with an id that starts with this text.
+        - `priority`: of exactly this priority.
+        - `error`: whose last error contains this text; upper and lower case are equal.
+        - `error_group`: whose last error belongs to this group of `error_groups`.
+        - `expired`: `True`: whose last attempt failed because its lease expired; `False`: others.
+        - `died_before`: that died before this time.
+        - `order`: `id` (default), or with a `state` also `time` (earliest first) or `newest`.
         """
-        query = filter_fields(state, prefix, error, died_before) | {"limit": str(page_size)}
+        fields = filter_fields(
+            state=state,
+            prefix=prefix,
+            priority=priority,
+            error=error,
+            error_group=error_group,
+            expired=expired,
+            died_before=died_before,
+        )
+        if order is not None:
+            fields["order"] = order
+        fields["limit"] = page_size
         while True:
-            jobs, cursor = self._send(
-                Call("GET", path("kinds", kind, "jobs"), self._page, query=query)
-            )
+            call = Call("GET", kind_path(kind, "jobs"), self._page, query=query(fields))
+            jobs, cursor = self._send(call)
             yield from jobs
             if cursor is None:
                 return
-            query["after"] = cursor
+            fields["after"] = cursor
+
+    def count(
+        self,
+        kind: str,
+        *,
+        state: State | None = None,
+        prefix: str | None = None,
+        priority: int | None = None,
+        error: str | None = None,
+        error_group: str | None = None,
+        expired: bool | None = None,
+        died_before: datetime | None = None,
+    ) -> int:
+        """Returns how many jobs `list` returns with this filter.
+
+        With a filter other than `state`, the server examines all jobs of the kind, 10,000 at a
+        time.
+        """
+        fields = filter_fields(
+            state=state,
+            prefix=prefix,
+            priority=priority,
+            error=error,
+            error_group=error_group,
+            expired=expired,
+            died_before=died_before,
+        )
+        total = 0
+        while True:
+            call = Call("GET", kind_path(kind, "count"), _counted, query=query(fields))
+            matched, cursor = self._send(call)
+            total += matched
+            if cursor is None:
+                return total
+            fields["after"] = cursor
+
+    def error_groups(self, kind: str) -> ErrorGroups:
+        """Groups the dead jobs of a kind by their last error, the largest group first.
+
+        Errors that differ only in numbers and ids are in the same group. Select the jobs of a group
+        with `error_group`, or with `expired` if it has no error.
+        """
+        pages: list[ErrorGroups] = []
+        fields: dict[str, str] = {}
+        while True:
+            call = Call("GET", kind_path(kind, "errors"), self._part(ErrorGroups), query=fields)
+            page, cursor = self._send(call)
+            pages.append(page)
+            if cursor is None:
+                return merged(pages)
+            fields = {"after": cursor}
 
     def cancel(self, kind: str, id: str) -> ChangeResult:
         """Cancels a job: it is `removed`, or `ending` if a worker is running it.
@@ -211,7 +344,7 @@ class Client:
         Raises `Absent` if there is none.
         """
         return self._send(
-            Call("DELETE", path("kinds", kind, "jobs", id), _change_result, repeat=False)
+            Call("DELETE", item_path(kind, "jobs", id), _change_result, repeat=False)
         )
 
     def run_now(self, kind: str, id: str) -> ChangeResult:
@@ -240,11 +373,22 @@ class Client:
         *,
         state: State | None = None,
         prefix: str | None = None,
+        priority: int | None = None,
         error: str | None = None,
+        error_group: str | None = None,
+        expired: bool | None = None,
         died_before: datetime | None = None,
     ) -> BulkChange:
         """Cancels all jobs that `list` returns with this filter."""
-        fields = filter_fields(state, prefix, error, died_before)
+        fields = filter_fields(
+            state=state,
+            prefix=prefix,
+            priority=priority,
+            error=error,
+            error_group=error_group,
+            expired=expired,
+            died_before=died_before,
+        )
         return self._change_matching(kind, "cancel", fields)
 
     def run_now_matching(
@@ -253,11 +397,22 @@ class Client:
         *,
         state: State | None = None,
         prefix: str | None = None,
+        priority: int | None = None,
         error: str | None = None,
+        error_group: str | None = None,
+        expired: bool | None = None,
         died_before: datetime | None = None,
     ) -> BulkChange:
         """Makes all jobs due now that `list` returns with this filter."""
-        fields = filter_fields(state, prefix, error, died_before)
+        fields = filter_fields(
+            state=state,
+            prefix=prefix,
+            priority=priority,
+            error=error,
+            error_group=error_group,
+            expired=expired,
+            died_before=died_before,
+        )
         return self._change_matching(kind, "run-now", fields)
 
     def revive_matching(
@@ -266,11 +421,22 @@ class Client:
         *,
         state: State | None = None,
         prefix: str | None = None,
+        priority: int | None = None,
         error: str | None = None,
+        error_group: str | None = None,
+        expired: bool | None = None,
         died_before: datetime | None = None,
     ) -> BulkChange:
         """Revives all dead jobs that `list` returns with this filter."""
-        fields = filter_fields(state, prefix, error, died_before)
+        fields = filter_fields(
+            state=state,
+            prefix=prefix,
+            priority=priority,
+            error=error,
+            error_group=error_group,
+            expired=expired,
+            died_before=died_before,
+        )
         return self._change_matching(kind, "revive", fields)
 
     def claim(
@@ -351,89 +517,94 @@ class Client:
 
     def kind(self, kind: str) -> KindStats:
         """Returns the counts and the settings of a kind."""
-        return self._send(Call("GET", path("kinds", kind), self._reader(KindStats)))
+        return self._send(Call("GET", kind_path(kind), self._reader(KindStats)))
 
     def settings(self, kind: str) -> Settings:
         """Returns the settings of a kind."""
-        return self._send(
-            Call("GET", path("kinds", kind, "settings"), self._reader(Settings))
-        )
+        return self._send(Call("GET", kind_path(kind, "settings"), self._reader(Settings)))
 
     def set_kind(self, kind: str, settings: SettingsFields) -> Settings:
         """Sets all settings of a kind; a missing field gets its default. Returns the settings."""
         fields = settings_fields(settings)
-        return self._send(
-            Call("PUT", path("kinds", kind), self._reader(Settings), json=fields)
-        )
+        return self._send(Call("PUT", kind_path(kind), self._reader(Settings), json=fields))
 
     def change_kind(self, kind: str, settings: SettingsFields) -> Settings:
         """Changes only the given settings of a kind. Returns all settings."""
         fields = settings_fields(settings)
-        return self._send(
-            Call("PATCH", path("kinds", kind), self._reader(Settings), json=fields)
-        )
+        return self._send(Call("PATCH", kind_path(kind), self._reader(Settings), json=fields))
 
     def pause(self, kind: str) -> None:
         """Pauses a kind: no job of it is claimed."""
-        self._send(Call("POST", path("kinds", kind, "pause"), _nothing))
+        self._send(Call("POST", kind_path(kind, "pause"), _nothing))
 
     def resume(self, kind: str) -> None:
         """Ends the pause of a kind."""
-        self._send(Call("POST", path("kinds", kind, "resume"), _nothing))
+        self._send(Call("POST", kind_path(kind, "resume"), _nothing))
 
     def delete_kind(self, kind: str) -> KindDeleted:
         """Removes the schedules, jobs and settings of a kind."""
-        removed, query = 0, dict[str, str]()
+        removed, fields = 0, dict[str, str]()
         while True:
             page, cursor = self._send(
                 Call(
                     "DELETE",
-                    path("kinds", kind),
+                    kind_path(kind),
                     self._part(KindDeleted),
-                    query=query,
+                    query=fields,
                     repeat=False,
                 )
             )
             removed += page.removed
             if cursor is None:
                 return KindDeleted(removed, page.ending)
-            query["after"] = cursor
+            fields["after"] = cursor
 
     def set_schedule(self, kind: str, id: str, schedule: ScheduleFields) -> Schedule:
         """Creates or replaces a schedule. If its times are the same, its next run stays."""
         fields = schedule_fields(schedule, self._codec)
         return self._send(
-            Call("PUT", path("kinds", kind, "schedules", id), self._reader(Schedule), json=fields)
+            Call("PUT", item_path(kind, "schedules", id), self._reader(Schedule), json=fields)
         )
 
     def change_schedule(self, kind: str, id: str, schedule: ScheduleFields) -> Schedule:
         """Changes only the given fields of a schedule. Raises `Absent` if there is none."""
         fields = schedule_fields(schedule, self._codec)
         return self._send(
-            Call("PATCH", path("kinds", kind, "schedules", id), self._reader(Schedule), json=fields)
+            Call("PATCH", item_path(kind, "schedules", id), self._reader(Schedule), json=fields)
         )
 
     def schedule(self, kind: str, id: str) -> Schedule:
         """Returns a schedule. Raises `Absent` if there is none."""
         return self._send(
-            Call("GET", path("kinds", kind, "schedules", id), self._reader(Schedule))
+            Call("GET", item_path(kind, "schedules", id), self._reader(Schedule))
         )
 
     def schedules(self, kind: str) -> Schedules:
         """Returns the schedules of a kind."""
         return self._send(
-            Call("GET", path("kinds", kind, "schedules"), self._items("schedules", Schedule))
+            Call("GET", kind_path(kind, "schedules"), self._items("schedules", Schedule))
         )
+
+    def all_schedules(self) -> Schedules:
+        """Returns the schedules of all kinds, sorted by kind and id."""
+        schedules: Schedules = []
+        fields: dict[str, str] = {}
+        while True:
+            page, cursor = self._send(
+                Call("GET", path("schedules"), self._schedule_page, query=fields)
+            )
+            schedules += page
+            if cursor is None:
+                return schedules
+            fields = {"after": cursor}
 
     def delete_schedule(self, kind: str, id: str) -> None:
         """Removes a schedule; its jobs stay. Raises `Absent` if there is none."""
-        self._send(
-            Call("DELETE", path("kinds", kind, "schedules", id), _nothing, repeat=False)
-        )
+        self._send(Call("DELETE", item_path(kind, "schedules", id), _nothing, repeat=False))
 
     def run_schedule(self, kind: str, id: str) -> PutDone:
         """Starts a run of a schedule now, in addition to those at its times."""
-        target = path("kinds", kind, "schedules", id, "run")
+        target = item_path(kind, "schedules", id, "run")
         return self._send(Call("POST", target, self._reader(PutDone), repeat=False))
 
     def upcoming(
@@ -445,15 +616,15 @@ class Client:
         count: int | None = None,
     ) -> Upcoming:
         """Returns how many jobs become due in each of `count` spans (default: 60 minutes)."""
-        query: dict[str, str] = {}
+        fields: dict[str, Any] = {}
         if start is not None:
-            query["from"] = time_text(start)
+            fields["from"] = time_text(start)
         if span is not None:
-            query["span"] = duration_text(span)
+            fields["span"] = duration_text(span)
         if count is not None:
-            query["count"] = str(count)
-        target = path("kinds", kind, "upcoming")
-        return self._send(Call("GET", target, self._reader(Upcoming), query=query))
+            fields["count"] = count
+        target = kind_path(kind, "upcoming")
+        return self._send(Call("GET", target, self._reader(Upcoming), query=query(fields)))
 
     def stats(self) -> Stats:
         """Returns totals of all kinds, and the problems of the node."""
@@ -472,9 +643,9 @@ class Client:
         def read(data: Any) -> ChangeResult:
             return _change_result(_raise_error(data["results"][0]))
 
-        fields = {"ids": [id]}
+        fields = {"ids": [check_name("id", id)]}
         return self._send(
-            Call("POST", path("kinds", kind, verb), read, json=fields, repeat=False)
+            Call("POST", kind_path(kind, verb), read, json=fields, repeat=False)
         )
 
     def _change_many(self, kind: str, verb: str, ids: Iterable[str]) -> ChangeResults:
@@ -484,15 +655,15 @@ class Client:
                 for entry in data["results"]
             ]
 
-        fields = {"ids": [*ids]}
+        fields = {"ids": id_list(ids)}
         return self._send(
-            Call("POST", path("kinds", kind, verb), read, json=fields, repeat=False)
+            Call("POST", kind_path(kind, verb), read, json=fields, repeat=False)
         )
 
-    def _change_matching(self, kind: str, verb: str, filter: dict[str, str]) -> BulkChange:
+    def _change_matching(self, kind: str, verb: str, filter: dict[str, Any]) -> BulkChange:
         matched = changed = failed = 0
         fields: dict[str, Any] = {"all": filter}
-        target = path("kinds", kind, verb)
+        target = kind_path(kind, verb)
         while True:
             page, cursor = self._send(
                 Call("POST", target, self._part(BulkChange), json=fields, repeat=False)
@@ -520,6 +691,9 @@ class Client:
     def _page(self, data: Any) -> tuple[Sequence[StoredJob], str | None]:
         return [decode(StoredJob, job, self._codec) for job in data["jobs"]], data.get("cursor")
 
+    def _schedule_page(self, data: Any) -> tuple[Sequence[Schedule], str | None]:
+        return self._items("schedules", Schedule)(data), data.get("cursor")
+
     def _items(self, name: str, cls: type[T]) -> Callable[[Any], Any]:
         return lambda data: [decode(cls, item, self._codec) for item in data[name]]
 
@@ -538,7 +712,7 @@ class Client:
             try:
                 return call.result(self._exchange(request))
             except httpx.HTTPError as failure:
-                error = _core.transport_error(failure)
+                error = _core.transport_error(failure, self._server)
             except RequeueError as failure:
                 error = failure
             pause = repetition.pause(error, call.repeat, time.monotonic())
@@ -553,6 +727,10 @@ class Client:
         response = self._transport.handle_request(request)
         response.read()
         return response
+
+
+def _counted(data: Any) -> tuple[int, str | None]:
+    return data["matched"], data.get("cursor")
 
 
 def _nothing(data: Any) -> None:

@@ -10,7 +10,7 @@ Errors are of three classes, which decide what to do next:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -102,6 +102,25 @@ class Problem(RequeueError):
     def generation(self) -> int | None:
         """With `Exists` and `OtherGeneration`: the newest generation of the job."""
         return self.details.get("generation")
+
+
+class BatchFailed(RequeueError):
+    """Some puts of a batch failed. `results` tells what became of each of them."""
+
+    def __init__(self, puts: Sequence[Any], results: Sequence[Any]) -> None:
+        self.results = list(results)
+        """A result or a `Problem` for each put, in order."""
+        failed = [n for n, result in enumerate(results) if isinstance(result, Problem)]
+        first = puts[failed[0]]
+        super().__init__(
+            f"{len(failed)} of {len(self.results)} puts failed; the first: jobs[{failed[0]}] "
+            f"({first.id!r} of kind {first.kind}): {results[failed[0]]}"
+        )
+
+    @property
+    def problems(self) -> dict[int, Problem]:
+        """The problems, by the positions of their puts in the batch."""
+        return {n: result for n, result in enumerate(self.results) if isinstance(result, Problem)}
 
 
 class ProblemNotDone(Problem, NotDone):

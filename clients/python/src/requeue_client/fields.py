@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any, Literal, TypedDict
 
+from ._check import check_fields, check_name, check_names
 from .codec import Codec, body_fields
 from .models import ClaimedJob, State
-from .times import Duration, duration_text, time_text
+from .times import Duration, duration_text, rate_fields, time_text
 
 Mode = Literal["replace", "earliest", "keep", "debounce"]
 """What a put does to a job that is already pending."""
 
+Order = Literal["id", "time", "newest"]
+"""The order of a list: by id, or by time with the earliest or the latest first."""
+
 Receipt = str | ClaimedJob
 """A lease: its receipt, or the claimed job."""
+
+
+class Unchanged(Enum):
+    """The type of `UNCHANGED`."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
+"""The body of `reschedule` by default: the job keeps the body that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +165,8 @@ class SettingsFields(TypedDict, total=False):
     backoff: BackoffFields
     max_attempts: int
     concurrency: int | None
-    rate: RateFields | None
+    rate: RateFields | str | None
+    """Also as text, such as `"10/s"` or `"100/1m"`."""
     ageing: Duration | None
     paused: bool
     retention: RetentionFields
@@ -200,10 +216,53 @@ def put_fields(put: Put, codec: Codec) -> dict[str, Any]:
     return fields
 
 
+def batch_fields(puts: Iterable[Put], codec: Codec) -> list[dict[str, Any]]:
+    """Returns the objects of a batch of puts."""
+    entries: list[dict[str, Any]] = []
+    for position, put in enumerate(puts):
+        if not isinstance(put, Put):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"jobs[{position}] is {put!r}; it must be a Put")
+        check_name(f"jobs[{position}].kind", put.kind)
+        check_name(f"jobs[{position}].id", put.id)
+        entries.append({"kind": put.kind, "id": put.id, **put_fields(put, codec)})
+    return entries
+
+
+def reschedule_fields(
+    codec: Codec,
+    *,
+    due: datetime | None,
+    delay: Duration | None,
+    priority: int | None,
+    body: Any,
+    if_generation: int | None,
+) -> dict[str, Any]:
+    """Returns the object that changes a job."""
+    fields: dict[str, Any] = {}
+    if due is not None:
+        fields["due"] = time_text(due)
+    if delay is not None:
+        fields["delay"] = duration_text(delay)
+    if priority is not None:
+        fields["priority"] = priority
+    if body is not UNCHANGED:
+        # A missing body is the one that the job has.
+        fields |= body_fields(body, codec) or {"body_base64": ""}
+    if not fields:
+        raise ValueError("nothing to change: specify due, delay, priority or body")
+    if if_generation is not None:
+        fields["if_generation"] = if_generation
+    return fields
+
+
 def settle_fields(settlement: Settlement, codec: Codec) -> dict[str, Any]:
     """Returns the object of a lease to settle."""
-    job = settlement.job
-    fields: dict[str, Any] = {"receipt": job if isinstance(job, str) else job.receipt}
+    if not isinstance(settlement, Settlement):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{settlement!r} is not a settlement, such as Ack(job)")
+    receipt = getattr(settlement.job, "receipt", settlement.job)
+    if not isinstance(receipt, str):
+        raise TypeError(f"{settlement.job!r} is not a lease; pass a claimed job or its receipt")
+    fields: dict[str, Any] = {"receipt": receipt}
     match settlement:
         case Ack(result=result):
             fields["how"] = "ack"
@@ -230,21 +289,45 @@ def settle_fields(settlement: Settlement, codec: Codec) -> dict[str, Any]:
     return fields
 
 
-def settings_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings, or the other fields of a schedule, with times and durations as text."""
-    fields: dict[str, Any] = {}
-    for name, value in settings.items():
-        if value is None:
-            fields[name] = None
-        elif name in _DURATIONS:
-            fields[name] = duration_text(value)
-        elif name in _TIMES:
-            fields[name] = time_text(value)
-        elif name in _OBJECTS:
-            fields[name] = settings_fields(value)
-        else:
-            fields[name] = value
+def settings_fields(settings: SettingsFields) -> dict[str, Any]:
+    """Returns the object of settings."""
+    return _object("settings", settings, SettingsFields)
+
+
+def schedule_fields(schedule: ScheduleFields, codec: Codec) -> dict[str, Any]:
+    """Returns the object of a schedule."""
+    fields = _object("schedule", schedule, ScheduleFields)
+    if "body" in fields:
+        fields |= body_fields(fields.pop("body"), codec) or {"body": None}
     return fields
+
+
+def filter_fields(
+    *,
+    state: State | None,
+    prefix: str | None,
+    priority: int | None,
+    error: str | None,
+    error_group: str | None,
+    expired: bool | None,
+    died_before: datetime | None,
+) -> dict[str, Any]:
+    """Returns the fields that select jobs, without those that are `None`."""
+    fields = {
+        "state": state,
+        "prefix": prefix,
+        "priority": priority,
+        "error": error,
+        "error_group": error_group,
+        "expired": expired,
+        "died_before": None if died_before is None else time_text(died_before),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def id_list(ids: Iterable[str]) -> list[str]:
+    """Returns ids as a list. Raises `TypeError` or `ValueError` if they are none."""
+    return check_names("ids", ids)
 
 
 _DURATIONS = frozenset(
@@ -263,22 +346,29 @@ _DURATIONS = frozenset(
     ]
 )
 _TIMES = frozenset(["starts_at", "ends_at"])
-_OBJECTS = frozenset(["backoff", "rate", "retention", "keep_done", "push"])
+_OBJECTS = {
+    "backoff": BackoffFields,
+    "rate": RateFields,
+    "retention": RetentionFields,
+    "keep_done": KeepDoneFields,
+    "push": PushFields,
+}
 
 
-def schedule_fields(schedule: ScheduleFields, codec: Codec) -> dict[str, Any]:
-    """Returns the object of a schedule."""
-    fields = settings_fields({k: v for k, v in schedule.items() if k != "body"})
-    if "body" in schedule:
-        fields |= body_fields(schedule["body"], codec) or {"body": None}
+def _object(what: str, values: object, known: Any) -> dict[str, Any]:
+    """Returns settings, or the fields of a schedule, with times and durations as text."""
+    fields: dict[str, Any] = {}
+    for name, value in check_fields(what, values, known.__annotations__).items():
+        if value is None:
+            fields[name] = None
+        elif name in _DURATIONS:
+            fields[name] = duration_text(value)
+        elif name in _TIMES:
+            fields[name] = time_text(value)
+        elif name == "rate" and isinstance(value, str):
+            fields[name] = rate_fields(value)
+        elif name in _OBJECTS:
+            fields[name] = _object(f"{what}.{name}", value, _OBJECTS[name])
+        else:
+            fields[name] = value
     return fields
-
-
-def filter_fields(
-    state: State | None, prefix: str | None, error: str | None, died_before: datetime | None
-) -> dict[str, str]:
-    """Returns the fields that select jobs, without those that are `None`."""
-    fields: dict[str, str | None] = {"state": state, "prefix": prefix, "error": error}
-    if died_before is not None:
-        fields["died_before"] = time_text(died_before)
-    return {name: value for name, value in fields.items() if value is not None}

@@ -173,6 +173,37 @@ class BulkChange:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorExample:
+    """A job of an error group: the one that died last."""
+
+    id: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """The dead jobs of a kind whose last errors differ only in numbers and ids."""
+
+    count: int
+    example: ErrorExample
+    first_died_at: datetime
+    last_died_at: datetime
+    error_group: str | None = None
+    """The text of the group, with `*` for numbers and ids; `None` if the leases expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroups:
+    """The dead jobs of a kind, grouped by their last error."""
+
+    groups: tuple[ErrorGroup, ...]
+    """The largest first."""
+    other: int
+    """The number of dead jobs in further groups."""
+    scanned: int
+
+
+@dataclass(frozen=True, slots=True)
 class Backoff:
     """The delay after a failure: `base`, doubled with each failure up to `max`, with jitter."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 Duration = timedelta | str
 """A duration: a `timedelta`, or text with units such as `"5m"`, `"1h30m"` or `"250ms"`."""
@@ -57,6 +58,22 @@ def seconds(value: Duration) -> float:
     if position == 0 or value[position:].strip():
         raise ValueError(f"{value!r} is not a duration: write for example '30s', '5m' or '1h30m'")
     return total
+
+
+def rate_fields(text: str) -> dict[str, Any]:
+    """Returns a rate such as `"10/s"` or `"100/1m"` as the API expects it.
+
+    Raises `ValueError` for any other text.
+    """
+    jobs, _, per = (part.strip() for part in text.partition("/"))
+    per = per if per[:1].isdigit() else f"1{per}"
+    try:
+        seconds(per)
+        return {"jobs": int(jobs), "per": per}
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a rate: write jobs per time, such as '10/s' or '100/1m'"
+        ) from None
 
 
 def parse_duration(text: str) -> timedelta:
