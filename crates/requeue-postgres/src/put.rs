@@ -241,27 +241,26 @@ impl Shared {
                 self.made(kind).await?
             }
         };
-        // A statement contains each id once: what is put twice is put in further statements.
-        let mut left: Vec<usize> = (0..puts.len()).collect();
-        let mut is_first = true;
-        while !left.is_empty() {
+        // A statement contains each id once, and the next begins with the entry that repeats one: an entry that overtook
+        // others would get a lower generation than they.
+        let mut begin = 0;
+        while begin < puts.len() {
             let mut seen = HashSet::new();
-            let (now, later) = left.into_iter().partition(|n| seen.insert(&puts[*n].id));
-            left = later;
-            match self.put_distinct(&kind, puts, &now).await {
+            let count = puts[begin..].iter().take_while(|put| seen.insert(&put.id)).count();
+            let end = begin + count;
+            match self.put_distinct(&kind, &puts[begin..end]).await {
                 Ok(placed) => {
-                    for (n, result) in now.into_iter().zip(placed) {
-                        results[n] = Some(result);
+                    for (result, placed) in results[begin..end].iter_mut().zip(placed) {
+                        *result = Some(placed);
                     }
                 }
-                Err(error) if is_first => return Err(error),
+                Err(error) if begin == 0 => return Err(error),
                 Err(error) => {
-                    for n in now.into_iter().chain(left.drain(..)) {
-                        results[n] = Some(Err(error.clone().into()));
-                    }
+                    results[begin..].fill(Some(Err(error.into())));
+                    break;
                 }
             }
-            is_first = false;
+            begin = end;
         }
         Ok(results.into_iter().map(|result| result.expect("each entry was put")).collect())
     }
@@ -271,23 +270,21 @@ impl Shared {
         &self,
         kind: &KindRef,
         puts: &[&Put],
-        entries: &[usize],
     ) -> Result<Vec<Result<Placed, PutError>>, StoreError> {
-        let chosen: Vec<&Put> = entries.iter().map(|n| puts[*n]).collect();
-        let (columns, test) = (PutColumns::new(&chosen), self.test_time());
+        let (columns, test) = (PutColumns::new(puts), self.test_time());
         let rows =
             self.database.query(&self.statements.put, &columns.params(&test, &kind.number)).await;
         let rows = rows.map_err(Failure::for_write)?;
         let by_id: HashMap<&str, &Row> = rows.iter().map(|row| (row.get(0), row)).collect();
         let mut results = Vec::new();
-        for (put, id) in chosen.iter().zip(&columns.ids) {
+        for (put, id) in puts.iter().zip(&columns.ids) {
             let row = by_id.get(id.as_str()).ok_or_else(|| damaged("a put without an outcome"))?;
             match outcome(put, row).transpose() {
                 Some(result) => results.push(result),
-                None => return self.put_by_rules(kind, &chosen).await,
+                None => return self.put_by_rules(kind, puts).await,
             }
         }
-        let soonest = chosen.iter().zip(&results).filter(|(_, result)| result.is_ok());
+        let soonest = puts.iter().zip(&results).filter(|(_, result)| result.is_ok());
         let soonest = soonest.map(|(put, _)| match put.due {
             Due::Now => Duration::ZERO,
             Due::After(delay) => delay,

@@ -38,7 +38,8 @@ fn work(store: &PostgresStore, seed: u64) {
             }
             2 => {
                 let action = random.pick(&[ChangeKind::Cancel, ChangeKind::RunNow]).clone();
-                let change = |name: String| Change { kind: kind(), id: id(&name), action: action.clone() };
+                let change =
+                    |name: String| Change { kind: kind(), id: id(&name), action: action.clone() };
                 let changes = names(&mut random).into_iter().map(change).collect();
                 for changed in block_on(store.change(changes)).expect("the server is up") {
                     assert!(!matches!(changed, Err(ChangeError::Store(_))), "{changed:?}");

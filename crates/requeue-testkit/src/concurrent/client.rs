@@ -2,9 +2,7 @@
 
 use super::log::Log;
 use crate::fixture::block_on;
-use crate::operations::{
-    ActionKind, ConditionKind, DueKind, ModeKind, Operations, SettlementKind,
-};
+use crate::operations::{ActionKind, ConditionKind, DueKind, ModeKind, Operations, SettlementKind};
 use crate::random::Random;
 use requeue_jobs::{
     Generation, JobId, Kind, Receipt, Settle, SettleError, Settlement, Store, StoreError,

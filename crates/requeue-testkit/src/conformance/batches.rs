@@ -16,11 +16,11 @@ pub(crate) async fn results_of_puts_are_in_the_order_of_the_batch(h: &Harness) {
 }
 
 pub(crate) async fn puts_are_executed_in_the_order_of_the_batch(h: &Harness) {
-    let puts = [job("a").body("first"), job("a").body("second").after(secs(5))];
+    let puts = [job("a").body("first"), job("a").body("second").after(secs(5)), job("b")];
     let results = h.put_all(puts).await;
-    let [Ok(first), Ok(second)] = results[..] else { panic!("both puts succeed") };
+    let [Ok(first), Ok(second), Ok(other)] = results[..] else { panic!("all puts succeed") };
     assert_eq!((first.outcome, second.outcome), (PutOutcome::Created, PutOutcome::Updated));
-    assert!(first.generation < second.generation);
+    assert!(first.generation < second.generation && second.generation < other.generation);
     let view = h.view("a").await;
     assert_eq!((view.body.bytes(), view.due), (&b"second"[..], h.after(secs(5))));
 }
