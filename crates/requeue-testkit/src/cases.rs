@@ -282,6 +282,36 @@ macro_rules! each_case {
             it_revives_a_dead_job
             an_absent_job_cannot_run
         }
+        reschedule {
+            a_new_due_time_changes_nothing_else
+            a_new_priority_changes_nothing_else
+            a_new_body_changes_nothing_else
+            all_three_change_in_one_step
+            every_reschedule_has_a_higher_generation
+            a_reschedule_of_nothing_is_invalid
+            a_due_time_in_the_past_means_now
+            a_ready_job_that_stays_ready_keeps_its_position
+            a_new_priority_changes_the_order
+            it_does_not_end_the_backoff
+            it_keeps_attempts_and_failures
+            an_absent_job_is_not_created
+            a_leased_job_gets_a_successor_with_its_content
+            a_successor_is_rescheduled
+            a_job_whose_lease_has_expired_is_leased
+            a_failed_job_continues_as_it_was_rescheduled
+            a_cancelled_leased_job_is_absent
+            what_was_put_after_a_cancel_is_rescheduled
+            a_due_time_revives_a_dead_job
+            without_a_due_time_a_dead_job_stays_dead
+            a_done_job_cannot_be_rescheduled
+            if_generation_compares_with_the_newest_put
+            a_condition_that_fails_changes_nothing
+            a_due_time_that_is_too_far_changes_nothing
+            debounce_counts_a_reschedule_as_a_put
+            a_job_that_is_rescheduled_sooner_ends_a_wait
+            a_batch_of_changes_is_executed_in_order
+            the_bodies_of_a_batch_are_sixteen_mebibytes_at_most
+        }
         kinds {
             a_kind_has_the_default_settings_until_it_is_set
             settings_are_kept_per_kind

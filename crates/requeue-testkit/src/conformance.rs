@@ -26,6 +26,7 @@ mod modes;
 mod priority;
 mod put;
 mod rate;
+mod reschedule;
 mod restore;
 mod retry;
 mod run_now;

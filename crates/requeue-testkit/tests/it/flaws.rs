@@ -7,6 +7,7 @@ mod by_time;
 mod leases;
 mod priorities;
 mod puts;
+mod reschedules;
 mod restores;
 mod store;
 pub(crate) mod unordered;
@@ -38,6 +39,7 @@ use requeue_jobs::{Condition, JobState, Priority, Rate, Retention, Store, WallCl
 use requeue_testkit::{
     Concurrent as ConcurrentRun, check_history, check_schedules, conformance, simulate,
 };
+use reschedules::RescheduleFlaw;
 use restores::{CountersNotRestored, LeasesForgotten, LowRestoreLimit, RestoreOverwrites};
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -64,9 +66,9 @@ struct Flaw {
 enum Check {
     /// The conformance case with this name.
     Case(&'static str),
-    /// One of 1000 random histories.
+    /// One of 4000 random histories.
     History,
-    /// One of 40 simulations: it reports that this invariant is violated.
+    /// One of 200 simulations: it reports that this invariant is violated.
     Simulation(u32),
     /// One of 20 concurrent runs: it reports that this invariant is violated, in a message that
     /// contains this text.
@@ -776,6 +778,109 @@ const FLAWS: &[Flaw] = &[
         ],
         |clock| FlawedStore::create(clock, OnlyQueryLimits),
     ),
+    flaw(
+        "a reschedule loses the body",
+        &[
+            Case("reschedule::a_new_due_time_changes_nothing_else"),
+            Case("reschedule::a_leased_job_gets_a_successor_with_its_content"),
+            History,
+        ],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::LosesTheBody),
+    ),
+    flaw(
+        "a reschedule loses the priority",
+        &[Case("reschedule::a_new_body_changes_nothing_else"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::LosesThePriority),
+    ),
+    flaw(
+        "a reschedule makes a job due",
+        &[Case("reschedule::a_new_priority_changes_nothing_else"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::IsDueNow),
+    ),
+    flaw(
+        "a reschedule creates the job again",
+        &[Case("reschedule::it_keeps_attempts_and_failures"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::CreatesAgain),
+    ),
+    flaw(
+        "a reschedule moves a ready job back",
+        &[Case("reschedule::a_ready_job_that_stays_ready_keeps_its_position"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::LosesThePosition),
+    ),
+    flaw(
+        "a reschedule returns the generation of before",
+        &[Case("reschedule::every_reschedule_has_a_higher_generation"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::KeepsTheGeneration),
+    ),
+    flaw(
+        "a reschedule ends the backoff",
+        &[Case("reschedule::it_does_not_end_the_backoff"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::EndsTheBackoff),
+    ),
+    flaw(
+        "a leased job cannot be rescheduled",
+        &[
+            Case("reschedule::a_leased_job_gets_a_successor_with_its_content"),
+            Case("reschedule::a_job_whose_lease_has_expired_is_leased"),
+            History,
+        ],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::RefusesLeasedJobs),
+    ),
+    flaw(
+        "a rescheduled successor is due as its job was",
+        &[Case("reschedule::a_successor_is_rescheduled"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::SuccessorIsDueAsTheJob),
+    ),
+    flaw(
+        "a rescheduled successor has the body of its job",
+        &[Case("reschedule::a_successor_is_rescheduled"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::SuccessorHasTheBodyOfTheJob),
+    ),
+    flaw(
+        "a reschedule makes a successor after a cancel",
+        &[Case("reschedule::a_cancelled_leased_job_is_absent"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::FollowsACancel),
+    ),
+    flaw(
+        "a reschedule does not revive a dead job",
+        &[Case("reschedule::a_due_time_revives_a_dead_job"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::LeavesDeadJobs),
+    ),
+    flaw(
+        "a reschedule without a due time revives a dead job",
+        &[Case("reschedule::without_a_due_time_a_dead_job_stays_dead"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::RevivesAlways),
+    ),
+    flaw(
+        "a reschedule runs a done job again",
+        &[Case("reschedule::a_done_job_cannot_be_rescheduled"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::RevivesDoneJobs),
+    ),
+    flaw(
+        "a reschedule creates an absent job",
+        &[Case("reschedule::an_absent_job_is_not_created"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::CreatesAbsentJobs),
+    ),
+    flaw(
+        "a reschedule ignores its condition",
+        &[Case("reschedule::a_condition_that_fails_changes_nothing"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::IgnoresConditions),
+    ),
+    flaw(
+        "the condition of a reschedule ignores the successor",
+        &[Case("reschedule::if_generation_compares_with_the_newest_put"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::ComparesWithTheJob),
+    ),
+    flaw(
+        "a reschedule of nothing succeeds",
+        &[Case("reschedule::a_reschedule_of_nothing_is_invalid")],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::AcceptsNothing),
+    ),
+    flaw(
+        "a reschedule shortens delays that are too long",
+        &[Case("reschedule::a_due_time_that_is_too_far_changes_nothing")],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::ShortensLongDelays),
+    ),
     Flaw {
         name: "jobs due in the same millisecond come by id",
         found_by: &[History],
@@ -820,8 +925,8 @@ impl Flaw {
     fn is_found_by(&self, check: &Check) -> bool {
         match check {
             Case(name) => catch_unwind(|| conformance::run(name, || self.fixture())).is_err(),
-            History => (0..1000).any(|seed| check_history(&self.fixture(), seed).is_err()),
-            Simulation(invariant) => (0..40).any(|seed| {
+            History => (0..4000).any(|seed| check_history(&self.fixture(), seed).is_err()),
+            Simulation(invariant) => (0..200).any(|seed| {
                 let violation = simulate(Arc::new(self.fixture()), seed).err().unwrap_or_default();
                 violation.contains(&format!("\ninvariant {invariant}: "))
             }),
@@ -844,11 +949,12 @@ impl Flaw {
 
 #[test]
 fn every_flaw_is_found() {
+    let mut missed = Vec::new();
     for flaw in FLAWS {
-        for check in flaw.found_by {
-            assert!(flaw.is_found_by(check), "{check:?} does not find: {}", flaw.name);
-        }
+        let checks = flaw.found_by.iter().filter(|check| !flaw.is_found_by(check));
+        missed.extend(checks.map(|check| format!("{check:?} does not find: {}", flaw.name)));
     }
+    assert_eq!(missed, [""; 0], "{missed:#?}");
 }
 
 #[test]

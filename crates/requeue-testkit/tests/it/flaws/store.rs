@@ -1,13 +1,12 @@
 //! A correct store, and a store that deviates from it in one way.
 
-use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::rules::check_settlements;
 use requeue_jobs::{
-    BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, JobId, JobView, Kind,
-    KindView, Layered, MemoryStore, Page, Placed, Put, PutError, Query, Reaped, Receipt, Restore,
-    Restored, Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled, Settlement,
-    Store, StoreError, StoreFuture, Tick, Ticked, TimePage, TimeQuery, Timestamp, WallClock,
-    check_batch,
+    BatchResults, Change, ChangeError, ChangeKind, Changed, Claim, Claimed, Invalid, JobId,
+    JobView, Kind, KindView, Layered, MemoryStore, Page, Placed, Put, PutError, Query, Reaped,
+    Receipt, Restore, Restored, Schedule, ScheduleCondition, Settings, Settle, SettleError,
+    Settled, Settlement, Store, StoreError, StoreFuture, Tick, Ticked, TimePage, TimeQuery,
+    Timestamp, WallClock, check_batch, check_changes,
 };
 use requeue_testkit::block_on;
 use std::future::ready;
@@ -35,6 +34,11 @@ pub(super) trait Deviation: Send + 'static {
 
     fn change(&mut self, correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
         correct.change(&(change.kind, change.id), change.action)
+    }
+
+    /// Checks a batch of changes before any of them is performed.
+    fn check_changes(&self, changes: &[Change]) -> Result<(), Invalid> {
+        check_changes(changes)
     }
 
     fn restore(&mut self, correct: &CorrectStore, restore: Restore) -> RestoreResult {
@@ -223,8 +227,8 @@ impl Layered for FlawedStore {
     }
 
     fn change(&self, changes: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
-        if changes.len() > MAX_BATCH {
-            return self.correct.store.change(changes);
+        if let Err(invalid) = self.deviation().check_changes(&changes) {
+            return Box::pin(ready(Err(invalid.into())));
         }
         let change = |change| self.deviation().change(&self.correct, change);
         done(changes.into_iter().map(change).collect())

@@ -1,0 +1,175 @@
+//! Flaws of reschedules.
+
+use super::store::{CorrectStore, Deviation, JobName};
+use requeue_jobs::{
+    Body, Change, ChangeError, ChangeKind, Changed, Due, Generation, Invalid, JobState, Placed,
+    Priority, Put, PutOutcome, Reschedule, check_changes,
+};
+
+/// What is wrong with reschedules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RescheduleFlaw {
+    /// The job loses a body that is not named.
+    LosesTheBody,
+    /// The job loses a priority that is not named.
+    LosesThePriority,
+    /// The job is due now if no due time is named.
+    IsDueNow,
+    /// The job loses its failures and is created again.
+    CreatesAgain,
+    /// A ready job moves behind the others.
+    LosesThePosition,
+    /// The generation stays.
+    KeepsTheGeneration,
+    /// A job whose backoff is not over is due.
+    EndsTheBackoff,
+    /// A leased job cannot be rescheduled.
+    RefusesLeasedJobs,
+    /// A successor gets the due time of the lease's job.
+    SuccessorIsDueAsTheJob,
+    /// A successor gets the body of the leased job.
+    SuccessorHasTheBodyOfTheJob,
+    /// A leased job that was cancelled gets a successor.
+    FollowsACancel,
+    /// A dead job stays dead.
+    LeavesDeadJobs,
+    /// A dead job is revived without a due time.
+    RevivesAlways,
+    /// A done job is put again.
+    RevivesDoneJobs,
+    /// An absent job is created.
+    CreatesAbsentJobs,
+    /// Conditions are ignored.
+    IgnoresConditions,
+    /// A condition compares with the leased job, not with its successor.
+    ComparesWithTheJob,
+    /// A reschedule that names nothing succeeds.
+    AcceptsNothing,
+    /// A due time that is too far becomes the farthest.
+    ShortensLongDelays,
+}
+
+use RescheduleFlaw as F;
+
+impl RescheduleFlaw {
+    fn reschedule(
+        self,
+        correct: &CorrectStore,
+        name: &JobName,
+        mut set: Reschedule,
+    ) -> Result<Changed, ChangeError> {
+        let job = correct.get(name);
+        let state = job.as_ref().map(|job| job.state);
+        let ready = state == Some(JobState::Ready);
+        let change = |set| correct.change(name, ChangeKind::Reschedule(set));
+        let put = |body: Body| -> Result<Changed, ChangeError> {
+            let put = Put::new(name.0.clone(), name.1.clone(), body);
+            let placed = correct.put(put).expect("a put without a condition succeeds");
+            Ok(Changed::Rescheduled(placed))
+        };
+        match (self, &job) {
+            (F::LosesTheBody, _) => set.body = Some(set.body.unwrap_or_default()),
+            (F::LosesThePriority, _) => {
+                set.priority = Some(set.priority.unwrap_or_else(Priority::default));
+            }
+            (F::IsDueNow, _) if state == Some(JobState::Waiting) => {
+                set.due = Some(set.due.unwrap_or(Due::Now));
+            }
+            (F::CreatesAgain, Some(job)) if ready || state == Some(JobState::Waiting) => {
+                if set.if_generation.is_none() {
+                    let mut put = Put::new(name.0.clone(), name.1.clone(), job.body.clone());
+                    (put.due, put.priority) = (Due::At(job.due), job.priority);
+                    let _removed = correct.change(name, ChangeKind::Cancel);
+                    let _created = correct.put(put);
+                }
+            }
+            (F::LosesThePosition, _) if ready && set.if_generation.is_none() => {
+                let due = Some(Due::After(std::time::Duration::from_millis(1)));
+                change(Reschedule { due, ..Reschedule::default() })?;
+                set.due = Some(set.due.unwrap_or(Due::Now));
+            }
+            (F::EndsTheBackoff, _) if set.due.is_some() && state == Some(JobState::Waiting) => {
+                let changed = change(set)?;
+                if correct.get(name).is_some_and(|job| job.attempts > 0) {
+                    let _ready = correct.change(name, ChangeKind::RunNow);
+                }
+                return Ok(changed);
+            }
+            (F::RefusesLeasedJobs, _) if state == Some(JobState::Leased) => {
+                let (kind, id) = name.clone();
+                return Err(ChangeError::Leased { kind, id });
+            }
+            (F::SuccessorIsDueAsTheJob, Some(job)) if job.next.is_some() => {
+                set.due = Some(set.due.unwrap_or(Due::At(job.due)));
+            }
+            (F::SuccessorHasTheBodyOfTheJob, Some(job)) if job.next.is_some() => {
+                set.body = Some(set.body.unwrap_or_else(|| job.body.clone()));
+            }
+            (F::FollowsACancel, Some(job)) => {
+                let cancelled = job.lease.as_ref().is_some_and(|lease| lease.cancelled);
+                if cancelled && job.next.is_none() {
+                    return put(set.body.unwrap_or_else(|| job.body.clone()));
+                }
+            }
+            (F::LeavesDeadJobs, Some(job)) if state == Some(JobState::Dead) => {
+                set.due = None;
+                set.body = Some(set.body.unwrap_or_else(|| job.body.clone()));
+            }
+            (F::RevivesAlways, _) if state == Some(JobState::Dead) => {
+                set.due = Some(set.due.unwrap_or(Due::Now));
+            }
+            (F::RevivesDoneJobs, _) if state == Some(JobState::Done) => {
+                return put(set.body.unwrap_or_default());
+            }
+            (F::CreatesAbsentJobs, None) => return put(set.body.unwrap_or_default()),
+            (F::IgnoresConditions, _) => set.if_generation = None,
+            (F::ComparesWithTheJob, Some(job)) => {
+                let newest = job.next.as_ref().map(|next| next.generation);
+                if let (Some(newest), Some(expected)) = (newest, &mut set.if_generation) {
+                    *expected = match *expected {
+                        expected if expected == job.generation => newest,
+                        Generation(other) => Generation(other + 1_000_000),
+                    };
+                }
+            }
+            (F::AcceptsNothing, Some(job)) if set.check() == Err(Invalid::NothingToChange) => {
+                let (outcome, generation) = (PutOutcome::Updated, job.generation);
+                return Ok(Changed::Rescheduled(Placed { outcome, generation }));
+            }
+            (F::ShortensLongDelays, _) => {
+                if set.due.is_some_and(|due| due.at(correct.now()).is_err()) {
+                    set.due = Some(Due::After(requeue_jobs::limits::MAX_DELAY));
+                }
+            }
+            (F::KeepsTheGeneration, Some(job)) => {
+                let generation = job.generation;
+                let changed = change(set)?;
+                return Ok(match changed {
+                    Changed::Rescheduled(placed) => {
+                        Changed::Rescheduled(Placed { generation, ..placed })
+                    }
+                    changed => changed,
+                });
+            }
+            _ => {}
+        }
+        change(set)
+    }
+}
+
+impl Deviation for RescheduleFlaw {
+    fn change(&mut self, correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
+        let name = (change.kind, change.id);
+        match change.action {
+            ChangeKind::Reschedule(set) => self.reschedule(correct, &name, set),
+            action => correct.change(&name, action),
+        }
+    }
+
+    fn check_changes(&self, changes: &[Change]) -> Result<(), Invalid> {
+        match check_changes(changes) {
+            Err(Invalid::NothingToChange) if *self == F::AcceptsNothing => Ok(()),
+            checked => checked,
+        }
+    }
+}
