@@ -1,13 +1,18 @@
-//! Puts and cancels in a transaction of the application.
+//! Puts, reschedules and cancels in a transaction of the application.
 
 use crate::put::{PutColumns, outcome};
+use crate::rows::{number, stored_duration, stored_number, stored_time, stored_type};
 use crate::statements::Statements;
 use crate::store::PostgresStore;
+use crate::text::escape;
+use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
-    ChangeError, Changed, Invalid, JobId, Kind, Placed, Put, PutError, PutJob, StoreError,
+    Body, ChangeError, Changed, Due, Generation, Invalid, JobId, Kind, Placed, Put, PutError,
+    PutJob, PutOutcome, Reschedule, StoreError,
 };
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::ToSql;
 
@@ -25,7 +30,7 @@ use tokio_postgres::types::ToSql;
 /// [`tokio_postgres`] or from a pool of it, to the same database. The schema must be the one of the store. A
 /// pool may wrap the transaction in a type of its own: with `deadpool-postgres`, pass `&*transaction`.
 ///
-/// [`PostgresStore::cancel_on`] is the counterpart that cancels a job.
+/// [`PostgresStore::cancel_on`] cancels a job, and [`PostgresStore::reschedule_on`] moves it.
 ///
 /// ```no_run
 /// use requeue_jobs::Jobs;
@@ -114,6 +119,93 @@ impl PostgresStore {
             Some("absent") => Err(ChangeError::Absent { kind, id }),
             _ => Err(crate::rows::damaged("a cancel without an outcome").into()),
         }
+    }
+}
+
+impl PostgresStore {
+    /// Changes the due time, the priority or the body of a job in a transaction of the application: it is
+    /// changed if and only if the transaction commits.
+    ///
+    /// Fails with [`ChangeError::Absent`], [`ChangeError::Done`] or [`ChangeError::Generation`] as
+    /// [`Jobs::reschedule`](requeue_jobs::Jobs::reschedule) does, which does not end the transaction. After a
+    /// statement that failed, the transaction can only be rolled back.
+    ///
+    /// ```no_run
+    /// use requeue_jobs::{Due, Reschedule};
+    /// use requeue_postgres::PostgresStore;
+    /// use std::time::Duration;
+    ///
+    /// # async fn doc(store: PostgresStore, mut client: tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let transaction = client.transaction().await?;
+    /// transaction.execute("update orders set promised = now() + '2 days' where id = 42", &[]).await?;
+    /// let due = Some(Due::After(Duration::from_secs(2 * 86_400)));
+    /// let set = Reschedule { due, ..Reschedule::default() };
+    /// store.reschedule_on(&transaction, "order.remind", "order-42", set).await?;
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn reschedule_on<C: GenericClient + Sync>(
+        &self,
+        transaction: &C,
+        kind: &str,
+        id: &str,
+        set: Reschedule,
+    ) -> Result<Placed, ChangeError> {
+        let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
+        set.check()?;
+        let (mut delay, mut due_at) = (None, None);
+        match set.due {
+            None => {}
+            Some(Due::Now) => delay = Some(0),
+            Some(Due::After(after)) => delay = Some(stored_duration(after)),
+            Some(Due::At(at)) => due_at = Some(stored_time(at)),
+        }
+        let (test, kind_text, job_id) =
+            (self.shared.test_time(), kind.as_str(), escape(id.as_str()));
+        let bytes = set.body.as_ref().map(Body::bytes);
+        let content_type = set.body.as_ref().and_then(stored_type);
+        let priority = set.priority.map(|priority| i16::from(priority.get()));
+        let expected = set.if_generation.map(|Generation(number)| stored_number(number));
+        let params: [&(dyn ToSql + Sync); 9] = [
+            &test,
+            &kind_text,
+            &job_id,
+            &bytes,
+            &content_type,
+            &delay,
+            &due_at,
+            &priority,
+            &expected,
+        ];
+        let sql = &self.shared.statements.reschedule;
+        let params: Vec<_> = params.into_iter().zip(sql.types.iter().cloned()).collect();
+        let rows = transaction.query_typed(&sql.text, &params).await.map_err(failed)?;
+        let row =
+            rows.first().ok_or_else(|| crate::rows::damaged("a reschedule without an outcome"))?;
+        let generation = || Generation(number(row.get(1)));
+        let outcome = match row.get(0) {
+            "updated" => PutOutcome::Updated,
+            "coalesced" => PutOutcome::Coalesced,
+            "revived" => PutOutcome::Revived,
+            "absent" => return Err(ChangeError::Absent { kind, id }),
+            "done" => return Err(ChangeError::Done { kind, id }),
+            "other_generation" => {
+                let (expected, found) = (set.if_generation.unwrap_or_default(), generation());
+                return Err(ChangeError::Generation { kind, id, expected, found });
+            }
+            "too_late" => {
+                let value = Duration::from_millis(number(row.get(1)));
+                let (field, min, max) = ("the delay", Duration::ZERO, MAX_DELAY);
+                return Err(Invalid::OutOfRange { field, value, min, max }.into());
+            }
+            "used_up" => {
+                let reason = format!("the numbers of kind {kind} are near their limit");
+                return Err(Invalid::Refused { reason }.into());
+            }
+            other => return Err(crate::rows::damaged(&format!("the outcome {other:?}")).into()),
+        };
+        Ok(Placed { outcome, generation: generation() })
     }
 }
 

@@ -45,6 +45,8 @@ statements! {
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
         INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
     ) = "select job_id, outcome, generation from requeue._put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    reschedule(INT8, TEXT, TEXT, BYTEA, TEXT, INT8, INT8, INT2, INT8) =
+        "select outcome, number from requeue._reschedule($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     cancel(TEXT, TEXT) = "select requeue.cancel($1, $2)";
     claim(
         INT8, INT4, INT4, INT8, INT8, TEXT, INT8, INT8, INT8, INT8, BOOL, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY

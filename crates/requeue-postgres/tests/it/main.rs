@@ -16,6 +16,7 @@ mod moved;
 mod open_transactions;
 mod opening;
 mod plans;
+mod reschedules;
 mod sessions;
 mod sql_api;
 mod support;

@@ -1,11 +1,11 @@
-//! The SQL functions `put` and `cancel`.
+//! The SQL functions `put` and `cancel`. Those of `reschedule` are in `reschedules.rs`.
 
 use crate::support::application::Application;
 use crate::support::{
     LONG, SERVER, claimed, clients, connect, fresh, id, ids, is_whole, kind, put, put_after,
     put_all, settle,
 };
-use requeue_jobs::{JobState, Settled, Settlement, Store};
+use requeue_jobs::{JobState, Kind, Settled, Settlement, Store};
 use requeue_postgres::PostgresStore;
 use requeue_testkit::block_on;
 use requeue_testkit::servers::PostgresServer;
@@ -68,6 +68,7 @@ fn every_invalid_argument_of_put_is_a_clear_error_and_changes_nothing() {
         ("null, 'a'", "kind NULL must have 1 to 128 characters"),
         ("'a b', 'a'", "kind 'a b' must have"),
         ("E'mail\\n', 'a'", "must have 1 to 128 characters"),
+        ("'requeue.schedules', 'mail/daily'", "kind 'requeue.schedules' is reserved"),
         ("'mail', ''", "the id must not be empty"),
         ("'mail', null", "the id must not be empty"),
         (&long_id, "the id has 513 bytes; the limit is 512"),
@@ -148,6 +149,34 @@ fn cancel_ends_a_job_in_every_state() {
     is_whole(&store);
 }
 
+/// With timers of schedules, anybody could stop them.
+#[test]
+fn the_jobs_of_reserved_kinds_cannot_be_changed_with_sql() {
+    let (store, schema, app) = start();
+    let timers = Kind::with_reserved("requeue.schedules").expect("a valid kind");
+    let mut timer = put("mail/daily");
+    timer.kind = timers.clone();
+    put_all(&store, vec![timer]);
+    let get = || block_on(store.get(timers.clone(), id("mail/daily"))).expect("the server is up");
+    let before = get().expect("it exists");
+    for call in [
+        "put('requeue.schedules', 'mail/daily', 'x', delay => '9 days')",
+        "put('requeue.schedules', 'mail/daily', '{}'::jsonb)",
+        "put('requeue.x', 'mail/daily', 'x'::bytea)",
+        "reschedule('requeue.schedules', 'mail/daily', delay => '9 days')",
+        "reschedule('requeue.schedules', 'mail/daily', '{}'::jsonb)",
+        "cancel('requeue.schedules', 'mail/daily')",
+    ] {
+        let (code, text) = app.try_run(&format!("select {schema}.{call}")).expect_err(call);
+        assert_eq!(code, "22023", "{call}: {text}");
+        assert!(text.contains("is reserved"), "{call}: {text}");
+    }
+    let timers = timers.as_str();
+    let error = app.cancel(&store, timers, "mail/daily").expect_err("it is reserved");
+    assert!(error.to_string().contains("is reserved"), "{error}");
+    assert_eq!(get(), Some(before));
+}
+
 /// A role that may use the schema, and nothing else.
 #[test]
 fn a_role_that_can_only_use_the_schema_can_put_and_cancel_but_not_read() {
@@ -165,6 +194,9 @@ fn a_role_that_can_only_use_the_schema_can_put_and_cancel_but_not_read() {
     server.query(&format!("grant usage on schema {schema} to app"));
     app.run(&format!("select {schema}.put('mail', 'a', 'x')"));
     app.run(&format!("select {schema}.put('mail', 'b', 'x')"));
+    let moved =
+        format!("select outcome from {schema}.reschedule('mail', 'b', 'y', delay => '1 s')");
+    assert_eq!(app.run(&moved), "updated");
     assert_eq!(app.run(&format!("select {schema}.cancel('mail', 'b')")), "removed");
     for table in ["job", "jobs", "kind", "delta", "total", "schedule", "number"] {
         denied(&format!("select * from {schema}.{table}"));
@@ -172,6 +204,9 @@ fn a_role_that_can_only_use_the_schema_can_put_and_cancel_but_not_read() {
     denied(&format!("delete from {schema}.job"));
     denied(&format!("select {schema}._ack(1, array['a'], array[1], array[1])"));
     denied(&format!("select * from {schema}._lock(1, array['a'])"));
+    denied(&format!(
+        "select {schema}._reschedule(null, 'mail', 'a', null, null, 0, null, null, null)"
+    ));
     denied(&format!("select {schema}._recount()"));
     denied(&format!("select {schema}._kind_id('other')"));
 
@@ -186,6 +221,10 @@ fn a_role_that_can_only_use_the_schema_can_put_and_cancel_but_not_read() {
          set search_path = trap, pg_catalog",
     );
     app.run(&format!("select {schema}.put('mail', 'c', 'x')"));
+    assert_eq!(
+        app.run(&format!("select outcome from {schema}.reschedule('mail', 'c', 'y')")),
+        "updated"
+    );
     assert_eq!(app.run(&format!("select {schema}.cancel('mail', 'c')")), "removed");
     assert_eq!(ids(&store), ["a"]);
     is_whole(&store);

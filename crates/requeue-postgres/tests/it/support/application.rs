@@ -1,6 +1,6 @@
 //! A connection of an application, for transactions of its own.
 
-use requeue_jobs::{Placed, PutError, PutJob};
+use requeue_jobs::{ChangeError, Changed, Placed, PutError, PutJob, Reschedule};
 use requeue_postgres::{PostgresStore, PutInTransaction};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
@@ -40,5 +40,26 @@ impl Application {
     /// Puts a job in the transaction that is open.
     pub(crate) fn put(&self, store: &PostgresStore, put: PutJob) -> Result<Placed, PutError> {
         self.runtime.block_on(put.on(store, &self.client))
+    }
+
+    /// Cancels a job in the transaction that is open.
+    pub(crate) fn cancel(
+        &self,
+        store: &PostgresStore,
+        kind: &str,
+        id: &str,
+    ) -> Result<Changed, ChangeError> {
+        self.runtime.block_on(store.cancel_on(&self.client, kind, id))
+    }
+
+    /// Reschedules a job in the transaction that is open.
+    pub(crate) fn reschedule(
+        &self,
+        store: &PostgresStore,
+        kind: &str,
+        id: &str,
+        set: Reschedule,
+    ) -> Result<Placed, ChangeError> {
+        self.runtime.block_on(store.reschedule_on(&self.client, kind, id, set))
     }
 }

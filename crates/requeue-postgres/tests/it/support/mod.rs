@@ -47,6 +47,10 @@ impl PostgresFixture {
         PostgresFixture { store, wall_clock, clock, has_much: AtomicBool::new(false) }
     }
 
+    pub(crate) fn postgres(&self) -> PostgresStore {
+        self.store.clone()
+    }
+
     /// A store that does not check itself after every step, which takes half of the time.
     pub(crate) fn unchecked(url: &str) -> Self {
         let fixture = PostgresFixture::at(url);

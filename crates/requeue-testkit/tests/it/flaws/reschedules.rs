@@ -3,7 +3,7 @@
 use super::store::{CorrectStore, Deviation, JobName};
 use requeue_jobs::{
     Body, Change, ChangeError, ChangeKind, Changed, Due, Generation, Invalid, JobState, Placed,
-    Priority, Put, PutOutcome, Reschedule, check_changes,
+    Put, PutOutcome, Reschedule, check_changes,
 };
 
 /// What is wrong with reschedules.
@@ -61,6 +61,7 @@ impl RescheduleFlaw {
         let job = correct.get(name);
         let state = job.as_ref().map(|job| job.state);
         let ready = state == Some(JobState::Ready);
+        let is_pending = ready || state == Some(JobState::Waiting);
         let change = |set| correct.change(name, ChangeKind::Reschedule(set));
         let put = |body: Body| -> Result<Changed, ChangeError> {
             let put = Put::new(name.0.clone(), name.1.clone(), body);
@@ -70,18 +71,16 @@ impl RescheduleFlaw {
         match (self, &job) {
             (F::LosesTheBody, _) => set.body = Some(set.body.unwrap_or_default()),
             (F::LosesThePriority, _) => {
-                set.priority = Some(set.priority.unwrap_or_else(Priority::default));
+                set.priority = Some(set.priority.unwrap_or_default());
             }
             (F::IsDueNow, _) if state == Some(JobState::Waiting) => {
                 set.due = Some(set.due.unwrap_or(Due::Now));
             }
-            (F::CreatesAgain, Some(job)) if ready || state == Some(JobState::Waiting) => {
-                if set.if_generation.is_none() {
-                    let mut put = Put::new(name.0.clone(), name.1.clone(), job.body.clone());
-                    (put.due, put.priority) = (Due::At(job.due), job.priority);
-                    let _removed = correct.change(name, ChangeKind::Cancel);
-                    let _created = correct.put(put);
-                }
+            (F::CreatesAgain, Some(job)) if is_pending && set.if_generation.is_none() => {
+                let mut put = Put::new(name.0.clone(), name.1.clone(), job.body.clone());
+                (put.due, put.priority) = (Due::At(job.due), job.priority);
+                let _removed = correct.change(name, ChangeKind::Cancel);
+                let _created = correct.put(put);
             }
             (F::LosesThePosition, _) if ready && set.if_generation.is_none() => {
                 let due = Some(Due::After(std::time::Duration::from_millis(1)));
@@ -136,10 +135,10 @@ impl RescheduleFlaw {
                 let (outcome, generation) = (PutOutcome::Updated, job.generation);
                 return Ok(Changed::Rescheduled(Placed { outcome, generation }));
             }
-            (F::ShortensLongDelays, _) => {
-                if set.due.is_some_and(|due| due.at(correct.now()).is_err()) {
-                    set.due = Some(Due::After(requeue_jobs::limits::MAX_DELAY));
-                }
+            (F::ShortensLongDelays, _)
+                if set.due.is_some_and(|due| due.at(correct.now()).is_err()) =>
+            {
+                set.due = Some(Due::After(requeue_jobs::limits::MAX_DELAY));
             }
             (F::KeepsTheGeneration, Some(job)) => {
                 let generation = job.generation;
