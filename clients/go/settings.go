@@ -44,7 +44,7 @@ type Rate struct {
 	// Per is the span of time.
 	Per time.Duration
 	// Burst is how many jobs may be claimed together after a pause. In a change, 0 means the default:
-	// what the rate allows in a second.
+	// what the rate allows in 100 ms, at least 1.
 	Burst int
 }
 

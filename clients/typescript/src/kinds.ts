@@ -39,7 +39,7 @@ export interface Backoff {
 export interface Rate {
   readonly jobs: number;
   readonly per: Duration;
-  /** Default: what the rate allows in a second. */
+  /** Default: what the rate allows in 100 ms, at least 1. */
   readonly burst?: number;
 }
 

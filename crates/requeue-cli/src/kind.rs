@@ -68,7 +68,7 @@ pub(crate) struct Args {
     /// Maximum number of jobs per time, such as 100/1m; `none` for any number
     #[arg(long, value_name = "JOBS/TIME", value_parser = rate)]
     rate: Option<RateArg>,
-    /// How many jobs may be claimed together after a pause [default: what --rate allows in a second]
+    /// How many jobs may be claimed together after a pause [default: what --rate allows in 100ms, at least 1]
     #[arg(long, value_name = "N", requires = "rate")]
     burst: Option<u32>,
     /// Time after which a ready job gains a level of priority; `none` for never
@@ -246,8 +246,12 @@ struct KindSettings<'a> {
     settings: SettingsJson,
 }
 
-fn show_rate(Rate { jobs, per, burst }: Rate) -> String {
-    format!("{jobs} per {}, in bursts of up to {burst}", times::show_duration(per))
+fn show_rate(rate: Rate) -> String {
+    let spacing = match rate.bucket() {
+        1 => "evenly spaced".to_owned(),
+        burst => format!("in bursts of up to {burst}"),
+    };
+    format!("{} per {}, {spacing}", rate.jobs, times::show_duration(rate.per))
 }
 
 fn show_ageing(ageing: Duration) -> String {
@@ -354,7 +358,7 @@ mod tests {
         assert_eq!(settings.retention.age, Duration::from_secs(7 * 86_400));
         assert_eq!(settings.retention.count, 8);
         let per = Duration::from_secs(10);
-        assert_eq!(settings.rate, Some(Rate { jobs: 9, per, burst: 11 }));
+        assert_eq!(settings.rate, Some(Rate { jobs: 9, per, burst: Some(11) }));
         assert_eq!(settings.ageing, Some(Duration::from_secs(12 * 60)));
         let age = Duration::from_secs(13 * 86_400);
         assert_eq!(settings.keep_done, Some(Retention { age, count: 14 }));

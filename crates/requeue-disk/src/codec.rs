@@ -511,7 +511,7 @@ pub(crate) fn put_more_settings(out: &mut Vec<u8>, settings: &Settings) {
     if let Some(rate) = settings.rate {
         put_number(out, rate.jobs.into());
         put_duration(out, rate.per);
-        put_number(out, rate.burst.into());
+        put_number(out, rate.burst.unwrap_or_default().into());
     }
     if let Some(ageing) = settings.ageing.filter(|_| flags & HAS_AGEING != 0) {
         put_duration(out, ageing);
@@ -541,7 +541,7 @@ pub(crate) fn more_settings(
     if flags & HAS_RATE != 0 {
         let jobs = bytes.number32()?;
         let (per, burst) = (duration(bytes)?, bytes.number32()?);
-        new.rate = Some(Rate { jobs, per, burst });
+        new.rate = Some(Rate { jobs, per, burst: Some(burst).filter(|burst| *burst > 0) });
     }
     if flags & NO_AGEING != 0 {
         new.ageing = None;

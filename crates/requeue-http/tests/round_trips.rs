@@ -304,7 +304,7 @@ fn settings(random: &mut Random) -> Settings {
     settings.rate = maybe(random, |random| Rate {
         jobs: random.below(1_000_000) as u32 + 1,
         per: duration(random).clamp(Duration::from_millis(1), MAX_RATE_PERIOD),
-        burst: random.below(1_000_000) as u32 + 1,
+        burst: maybe(random, |random| random.below(1_000_000) as u32 + 1),
     });
     settings.ageing = maybe(random, |random| delay(random).max(Duration::from_millis(1)));
     settings.keep_done =

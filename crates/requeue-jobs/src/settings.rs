@@ -133,15 +133,22 @@ pub fn check_lease(value: Duration) -> Result<(), Invalid> {
     Err(Invalid::OutOfRange { field: "the lease", value, min: MIN_LEASE, max: MAX_LEASE })
 }
 
-/// A rate limit: of a bucket of `burst` tokens each claimed job takes one, and `jobs` tokens are
-/// refilled per `per`. So in any span of time, at most `burst` jobs more than the rate are leased.
+/// A rate limit: of a bucket of tokens each claimed job takes one, and `jobs` tokens are refilled per
+/// `per`. So in any span of time, at most as many jobs more than the rate are leased as a full bucket has
+/// tokens.
+///
+/// By default the bucket has as many tokens as the rate refills in 100 ms, at least one: up to 10 jobs per
+/// second are spaced evenly.
 ///
 /// ```
 /// use requeue_jobs::Rate;
 /// use std::time::Duration;
 ///
-/// let rate = Rate::new(100, Duration::from_secs(60));
-/// assert_eq!(rate.burst, 2, "as many as a second allows, rounded up");
+/// let rate = Rate::new(10, Duration::from_secs(1));
+/// assert_eq!((rate.burst, rate.bucket()), (None, 1));
+/// assert_eq!(Rate::new(1000, Duration::from_secs(1)).bucket(), 100);
+/// let bursts = Rate { burst: Some(50), ..rate };
+/// assert_eq!(bursts.bucket(), 50);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
@@ -149,23 +156,30 @@ pub struct Rate {
     pub jobs: u32,
     /// The period, in whole milliseconds: at most 31 days.
     pub per: Duration,
-    /// How many jobs may be leased together if none were for a while: 1 to a million.
-    pub burst: u32,
+    /// How many jobs may be leased together if none were for a while: 1 to a million. `None` means as
+    /// many as the rate allows in 100 ms, at least 1.
+    pub burst: Option<u32>,
 }
 
 impl Rate {
-    /// Returns a rate with a burst of as many jobs as a second allows, at least 1.
+    /// Returns a rate with the default burst.
     pub fn new(jobs: u32, per: Duration) -> Self {
-        let per_second = (u128::from(jobs) * 1000).div_ceil(per.as_millis().max(1));
-        let burst = u32::try_from(per_second).unwrap_or(u32::MAX).clamp(1, MAX_RATE_JOBS);
-        Rate { jobs, per, burst }
+        Rate { jobs, per, burst: None }
+    }
+
+    /// Returns how many tokens a full bucket has: the burst, or its default.
+    pub fn bucket(&self) -> u32 {
+        let default = || u64::from(self.jobs) * DEFAULT_BURST_MILLIS / self.parts();
+        let default = || u32::try_from(default()).unwrap_or(MAX_RATE_JOBS).clamp(1, MAX_RATE_JOBS);
+        self.burst.unwrap_or_else(default)
     }
 
     /// Fails if a number is out of range. For stores.
     pub fn check(&self) -> Result<(), Invalid> {
-        for (field, value) in
-            [("the number of jobs of the rate", self.jobs), ("the burst of the rate", self.burst)]
-        {
+        for (field, value) in [
+            ("the number of jobs of the rate", self.jobs),
+            ("the burst of the rate", self.bucket()),
+        ] {
             let value = value.into();
             if value < 1 {
                 return Err(Invalid::TooLow { field, value, limit: 1 });
@@ -190,9 +204,12 @@ impl Rate {
 
     /// Returns the parts of a full bucket.
     pub(crate) fn capacity(&self) -> u64 {
-        self.parts().saturating_mul(self.burst.into())
+        self.parts().saturating_mul(self.bucket().into())
     }
 }
+
+/// The default burst of a rate limit is what the rate allows in this time.
+const DEFAULT_BURST_MILLIS: u64 = 100;
 
 /// Exponential backoff with jitter: the random part prevents jobs that failed together from being
 /// retried together.

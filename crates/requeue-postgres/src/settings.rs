@@ -16,7 +16,7 @@ struct Stored {
     backoff_jitter: u8,
     max_attempts: u32,
     concurrency: Option<u32>,
-    rate: Option<(u32, Duration, u32)>,
+    rate: Option<(u32, Duration, Option<u32>)>,
     ageing: Option<Duration>,
     paused: bool,
     retention: (Duration, u64),
@@ -98,7 +98,7 @@ impl Shared {
         let concurrency = settings.concurrency.map(i64::from);
         let rate = settings.rate;
         let (rate_jobs, rate_burst) =
-            (rate.map(|rate| i64::from(rate.jobs)), rate.map(|rate| i64::from(rate.burst)));
+            (rate.map(|rate| i64::from(rate.jobs)), rate.map(|rate| i64::from(rate.bucket())));
         let rate_per = rate.map(|rate| millis(rate.per).max(1));
         let count = |kept: &Retention| i64::try_from(kept.count).unwrap_or(i64::MAX / 4);
         let (max_dead, dead_age) = (count(&settings.retention), millis(settings.retention.age));

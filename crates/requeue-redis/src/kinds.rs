@@ -216,7 +216,8 @@ fn write_settings(settings: &Settings) -> [String; FIELDS.len()] {
         retention.count.to_string(),
         of_rate(|rate| rate.jobs.to_string()),
         of_rate(|rate| write_millis(rate.per)),
-        of_rate(|rate| rate.burst.to_string()),
+        // 0: the default.
+        of_rate(|rate| rate.burst.unwrap_or_default().to_string()),
         match ageing {
             ageing if *ageing == Settings::default().ageing => String::new(),
             ageing => write_millis(ageing.unwrap_or_default()),
@@ -268,6 +269,7 @@ fn read_settings(mut fields: Reply) -> Result<Settings, StoreError> {
         settings.rate = Some(Rate { jobs, per: read_millis(&per).ok_or_else(wrong)?, burst });
     }
     if let Some(ageing) = next()? {
+        let burst = Some(burst).filter(|burst| *burst > 0);
         settings.ageing =
             Some(read_millis(&ageing).ok_or_else(wrong)?).filter(|ageing| !ageing.is_zero());
     }

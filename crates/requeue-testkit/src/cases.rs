@@ -81,6 +81,8 @@ macro_rules! each_case {
         }
         rate {
             a_claim_returns_no_more_than_the_rate_allows
+            by_default_claims_are_spaced_evenly
+            by_default_a_burst_is_what_the_rate_allows_in_100_ms
             no_token_is_lost_by_rounding
             the_limit_holds_across_claims_of_several_kinds
             a_release_gives_its_token_back

@@ -692,7 +692,8 @@ fn settings(random: &mut Random) -> Settings {
     settings.concurrency = *random.pick(&[None, None, Some(1), Some(1), Some(2)]);
     if random.chance(30) {
         let per = Duration::from_millis(*random.pick(&[1, 700, 1000, 60_000]));
-        let (jobs, burst) = (*random.pick(&[1, 3, 10]), *random.pick(&[1, 2, 5]));
+        let (jobs, burst) =
+            (*random.pick(&[1, 3, 10]), *random.pick(&[None, Some(1), Some(2), Some(5)]));
         settings.rate = Some(Rate { jobs, per, burst });
     }
     let ageing = *random.pick(&[0, 1, 700, 2000, 600_000]);

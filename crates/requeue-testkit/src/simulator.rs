@@ -146,7 +146,9 @@ impl Simulation {
             let ageing = self.random(|random| *random.pick(&[None, Some(1), Some(10)]));
             settings.ageing = ageing.map(Duration::from_secs);
             let per = Duration::from_secs(1);
-            let rate = self.random(|random| *random.pick(&[(1, 1), (3, 2), (20, 5)]));
+            let rate = self.random(|random| {
+                *random.pick(&[(1, None), (3, Some(2)), (20, Some(5)), (20, None)])
+            });
             settings.rate = (number == 0).then_some(Rate { jobs: rate.0, per, burst: rate.1 });
             let kept = Retention { age: Duration::from_secs(3600), count: 1000 };
             settings.keep_done = (number == 1).then_some(kept);

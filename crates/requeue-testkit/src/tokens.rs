@@ -14,7 +14,9 @@ pub(crate) struct Tokens {
 impl Tokens {
     /// Returns the parts that are there now.
     fn refill(&mut self, rate: &Rate, now: Timestamp) -> u128 {
-        let full = rate.per.as_millis() * u128::from(rate.burst);
+        let in_100_ms = || u128::from(rate.jobs) * 100 / rate.per.as_millis();
+        let burst = rate.burst.map_or_else(|| in_100_ms().max(1), u128::from);
+        let full = rate.per.as_millis() * burst;
         let elapsed = u128::from(now.as_millis().saturating_sub(self.since.as_millis()));
         let parts = self.parts.map_or(full, |parts| parts + elapsed * u128::from(rate.jobs));
         (self.parts, self.since) = (Some(parts.min(full)), self.since.max(now));

@@ -272,7 +272,7 @@ fn a_kind_with_a_rate_limit_is_throttled() {
     for id in ["a", "b"] {
         dir.ask(&["put", "sms", id, "x"]).ok();
     }
-    dir.ask(&["kind", "sms", "--rate", "1/1h"]).ok().says("1 per 1h, in bursts of up to 1");
+    dir.ask(&["kind", "sms", "--rate", "1/1h"]).ok().says("1 per 1h, evenly spaced");
     claim(&dir, "sms");
     dir.ask(&["claim", "sms"]).code(3);
     dir.ask(&["stats"]).ok().says("throttled, next job in ");

@@ -167,7 +167,7 @@ fn settings(random: &mut Random) -> Settings {
     if random.chance(20) {
         let per = Duration::from_millis(1 + random.below(5000) as u64);
         let (jobs, burst) = (1 + random.below(5) as u32, 1 + random.below(20) as u32);
-        settings.rate = Some(Rate { jobs, per, burst });
+        settings.rate = Some(Rate { jobs, per, burst: (burst > 5).then_some(burst) });
     }
     if random.chance(20) {
         let (config, secrets) = ("a target".to_owned(), "its secrets".to_owned().into());

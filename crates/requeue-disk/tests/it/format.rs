@@ -114,7 +114,7 @@ fn tell(seen: &StoreContents, now: Timestamp, receipts: &[Receipt]) -> String {
 /// Settings that format 3 has brought, if they differ from the default.
 fn tell_new_settings(text: &mut String, settings: &Settings) {
     if let Some(rate) = settings.rate {
-        writeln!(text, "rate: {} per {:?}, burst {}", rate.jobs, rate.per, rate.burst).unwrap();
+        writeln!(text, "rate: {} per {:?}, burst {}", rate.jobs, rate.per, rate.bucket()).unwrap();
     }
     if settings.ageing != Settings::default().ageing {
         writeln!(text, "ageing: {:?}", settings.ageing).unwrap();
@@ -425,7 +425,7 @@ fn new_features_work(format: u32) {
     let mut settings = block_on(store.settings(kind(mail))).unwrap();
     assert_eq!((settings.rate, settings.keep_done), (None, None));
     assert_eq!(settings.ageing, Settings::default().ageing);
-    let rate = Some(Rate { jobs: 1, per: Duration::from_secs(3600), burst: 5 });
+    let rate = Some(Rate { jobs: 1, per: Duration::from_secs(3600), burst: Some(5) });
     (settings.rate, settings.ageing) = (rate, None);
     settings.keep_done = Some(Retention { age: Duration::from_secs(3600), count: 100 });
     block_on(store.set(kind(mail), settings.clone())).unwrap();

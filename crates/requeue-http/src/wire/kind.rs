@@ -82,7 +82,7 @@ impl KeepDoneJson {
 }
 
 /// A rate limit. Each claimed job takes a token from a bucket of `burst` tokens, and `jobs` tokens are
-/// added per `per`.
+/// added per `per`, evenly spaced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Rate))]
 #[serde(deny_unknown_fields)]
@@ -93,8 +93,8 @@ pub struct RateJson {
     /// The period, such as `1s` or `1m`, from `1ms` to `31d`.
     #[serde(deserialize_with = "time_text")]
     pub per: String,
-    /// How many jobs may be claimed together after a pause, 1 to 1,000,000. Default: as many as a
-    /// second allows, at least 1.
+    /// How many jobs may be claimed together after a pause, 1 to 1,000,000. Default: as many as the
+    /// rate allows in 100 ms, at least 1. So up to 10 jobs per second are spaced evenly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uint32", minimum = 1, maximum = 1_000_000))]
     pub burst: Option<u32>,
@@ -149,14 +149,14 @@ impl From<Backoff> for BackoffJson {
 
 impl From<Rate> for RateJson {
     fn from(rate: Rate) -> Self {
-        RateJson { jobs: rate.jobs, per: show_duration(rate.per), burst: Some(rate.burst) }
+        RateJson { jobs: rate.jobs, per: show_duration(rate.per), burst: rate.burst }
     }
 }
 
 impl RateJson {
     fn read(&self, context: &ParseContext) -> Result<Rate, Problem> {
         let rate = Rate::new(self.jobs, context.duration("rate.per", &self.per)?);
-        Ok(Rate { burst: self.burst.unwrap_or(rate.burst), ..rate })
+        Ok(Rate { burst: self.burst, ..rate })
     }
 }
 
@@ -446,7 +446,7 @@ impl From<&KindView> for KindStats {
 impl KindStats {
     /// Converts this JSON to the view of a kind.
     pub fn read(self, context: &ParseContext) -> Result<KindView, Problem> {
-        let kind = Kind::new(self.kind.as_str());
+        let kind = Kind::with_reserved(self.kind.as_str());
         let oldest_ready = self.oldest_ready.map(|text| context.time("oldest_ready", &text));
         let throttled_until =
             self.throttled_until.map(|text| context.time("throttled_until", &text));

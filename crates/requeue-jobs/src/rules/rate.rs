@@ -1,7 +1,7 @@
 //! The rate limit of a kind: a bucket of tokens, of which each leased job takes one.
 //!
 //! ```text
-//!   refill: `jobs` tokens per `per`, at most `burst`
+//!   refill: `jobs` tokens per `per`, at most a full bucket
 //!          |
 //!          v
 //!     [ tokens ] ---- a claim leases a job: one less
@@ -74,7 +74,7 @@ mod tests {
     }
 
     fn rate(jobs: u32, per: Duration, burst: u32) -> Rate {
-        Rate { jobs, per, burst }
+        Rate { jobs, per, burst: Some(burst) }
     }
 
     #[test]

@@ -53,7 +53,11 @@ fn write_settings(settings: &Settings) -> ObjectWriter {
     let mut settings = settings;
     if let Some(Rate { jobs, per, burst }) = rate {
         let rate = ObjectWriter::new().with("jobs", jobs).with("per", per);
-        settings = settings.object("rate", rate.with("burst", burst));
+        let rate = match burst {
+            Some(burst) => rate.with("burst", burst),
+            None => rate,
+        };
+        settings = settings.object("rate", rate);
     }
     if *ageing != Settings::default().ageing {
         settings = settings.with("ageing", ageing);
@@ -111,7 +115,7 @@ fn read_retention(mut fields: ObjectReader<'_>) -> Result<Retention, TransferErr
 
 fn read_rate(mut fields: ObjectReader<'_>) -> Result<Rate, TransferError> {
     let rate =
-        Rate { jobs: fields.take("jobs")?, per: fields.take("per")?, burst: fields.take("burst")? };
+        Rate { jobs: fields.take("jobs")?, per: fields.take("per")?, burst: fields.find("burst")? };
     fields.finish()?;
     Ok(rate)
 }

@@ -48,6 +48,7 @@ create table requeue.kind (
   concurrency bigint,
   rate_jobs bigint,
   rate_per bigint,
+  -- How many tokens a full bucket has: the burst, or its default.
   rate_burst bigint,
   keeps_done boolean not null default false,
   max_dead bigint not null default 100000,

@@ -132,7 +132,7 @@ fn roles_with_the_privileges_of_the_page_can_do_their_work_and_nothing_else() {
         jobs.put("mail", "b", "now").await?;
         let claimed = jobs.claim(["mail"], "w").await?.jobs;
         jobs.retry(&claimed[0].receipt, "later").await?;
-        let rate = Rate { jobs: 10, per: Duration::from_secs(1), burst: 10 };
+        let rate = Rate { jobs: 10, per: Duration::from_secs(1), burst: Some(10) };
         jobs.change_settings("mail", |settings| settings.rate = Some(rate)).await?;
         jobs.run_now("mail", "b").await?;
         let claimed = jobs.claim(["mail"], "w").await?.jobs;

@@ -162,7 +162,7 @@ const CALLS: [(&str, Call); 14] = [
     ("claim with a rate limit", |store, of| {
         let mut settings = block_on(store.settings(kind())).expect("the server is up");
         let per = Duration::from_secs(1);
-        settings.rate = Some(requeue_jobs::Rate { jobs: 1000, per, burst: 1000 });
+        settings.rate = Some(requeue_jobs::Rate { jobs: 1000, per, burst: Some(1000) });
         block_on(store.set(kind(), settings.clone())).expect("the server is up");
         let claimed = block_on(store.claim(claim(of.len(), LONG))).expect("the server is up");
         assert_eq!(claimed.jobs.len(), FEW);

@@ -32,7 +32,7 @@ fn two_nodes_together_keep_exactly_to_the_rate() {
         block_on(store).expect("the server is up")
     };
     let nodes = [connect(), connect()];
-    let rate = Rate { jobs: 97, per: Duration::from_secs(1), burst: 20 };
+    let rate = Rate { jobs: 97, per: Duration::from_secs(1), burst: Some(20) };
     prepare(&nodes[0], rate, 2000);
     // The time and the number of the jobs that were claimed.
     let mut claims = Vec::new();
@@ -61,7 +61,7 @@ fn measured_rate_of_two_nodes_under_load() {
     const SECONDS: u64 = 60;
     let server = RedisServer::start();
     let nodes = clients(&server.url(), 2);
-    let rate = Rate { jobs: 200, per: Duration::from_secs(1), burst: 50 };
+    let rate = Rate { jobs: 200, per: Duration::from_secs(1), burst: Some(50) };
     prepare(&nodes[0], rate, 20_000);
     let end = Instant::now() + Duration::from_secs(SECONDS);
     let run = |store: RedisStore| {

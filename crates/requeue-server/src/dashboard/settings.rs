@@ -159,7 +159,7 @@ fn page(view: &View, kind: &str, settings: &SettingsJson) -> Markup {
                 (field("concurrency", "Concurrency", &form.concurrency, "How many jobs are leased at the same time, over all workers. Empty: no limit."))
                 (field("rate_jobs", "Rate: jobs", &form.rate_jobs, "How many jobs are claimed per period, over all workers. Empty: no limit."))
                 (field("rate_per", "Rate: per", &form.rate_per, "Such as 1s or 1m."))
-                (field("rate_burst", "Rate: burst", &form.rate_burst, "How many may be claimed together after a pause. Empty: what a second allows."))
+                (field("rate_burst", "Rate: burst", &form.rate_burst, "How many may be claimed together after a pause. Empty: what 100 ms allow, at least 1."))
                 (field("ageing", "Ageing", &form.ageing, "A ready job gains a level of priority per this time. Empty: never."))
                 (field("retention_age", "Keep dead jobs for", &form.retention_age, ""))
                 (field("retention_count", "Keep dead jobs, at most", &form.retention_count, ""))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Limits the kind `mail`.
 async fn limit(h: &Harness, jobs: u32, per: Duration, burst: u32) {
-    h.set(|settings| settings.rate = Some(Rate { jobs, per, burst })).await;
+    h.set(|settings| settings.rate = Some(Rate { jobs, per, burst: Some(burst) })).await;
 }
 
 async fn put_many(h: &Harness, count: usize) {
@@ -36,6 +36,36 @@ pub(crate) async fn a_claim_returns_no_more_than_the_rate_allows(h: &Harness) {
     assert_eq!(ids(&h.claim_up_to(10).await), ["04", "05"]);
     h.advance(secs(3600));
     assert_eq!(h.claim_up_to(10).await.len(), 3, "tokens beyond the burst are lost");
+}
+
+pub(crate) async fn by_default_claims_are_spaced_evenly(h: &Harness) {
+    put_many(h, 30).await;
+    let rate = Rate::new(10, secs(1));
+    h.set(|settings| settings.rate = Some(rate)).await;
+    assert_eq!(h.settings().await.rate, Some(rate), "the burst is stored as unset");
+    let mut claimed = Vec::new();
+    // At each token of the first two seconds, and just before it.
+    for time in (0..2000).step_by(100).flat_map(|token| [token, token + 99]) {
+        claimed.extend(h.claim_up_to(10).await.iter().map(|_| time));
+        h.advance(millis(if time % 100 == 0 { 99 } else { 1 }));
+    }
+    assert_eq!(claimed, (0..2000).step_by(100).collect::<Vec<_>>());
+    h.advance(secs(3600));
+    assert_eq!(h.claim_up_to(10).await.len(), 1, "also after a pause");
+}
+
+pub(crate) async fn by_default_a_burst_is_what_the_rate_allows_in_100_ms(h: &Harness) {
+    put_many(h, 30).await;
+    for (rate, burst) in [
+        (Rate::new(100, secs(1)), 10),
+        (Rate::new(119, secs(1)), 11),
+        (Rate::new(1, millis(50)), 2),
+        (Rate::new(600, secs(60)), 1),
+        (Rate::new(1, secs(3600)), 1),
+    ] {
+        h.set(|settings| settings.rate = Some(rate)).await;
+        assert_eq!(h.claim_up_to(20).await.len(), burst, "{rate:?}");
+    }
 }
 
 pub(crate) async fn no_token_is_lost_by_rounding(h: &Harness) {
@@ -166,12 +196,12 @@ pub(crate) async fn other_settings_keep_the_tokens_and_another_rate_starts_anew(
 }
 
 pub(crate) async fn a_rate_out_of_range_is_rejected(h: &Harness) {
-    let good = Rate { jobs: 1, per: secs(1), burst: 1 };
+    let good = Rate { jobs: 1, per: secs(1), burst: Some(1) };
     for (rate, field) in [
         (Rate { jobs: 0, ..good }, "the number of jobs of the rate"),
         (Rate { jobs: MAX_RATE_JOBS + 1, ..good }, "the number of jobs of the rate"),
-        (Rate { burst: 0, ..good }, "the burst of the rate"),
-        (Rate { burst: MAX_RATE_JOBS + 1, ..good }, "the burst of the rate"),
+        (Rate { burst: Some(0), ..good }, "the burst of the rate"),
+        (Rate { burst: Some(MAX_RATE_JOBS + 1), ..good }, "the burst of the rate"),
         (Rate { per: Duration::ZERO, ..good }, "the period of the rate"),
         (Rate { per: MAX_RATE_PERIOD + millis(1), ..good }, "the period of the rate"),
     ] {

@@ -692,7 +692,27 @@ const FLAWS: &[Flaw] = &[
                 clock,
                 NotEnforced(|settings| {
                     settings.rate =
-                        settings.rate.map(|rate| Rate { burst: rate.burst + 1, ..rate });
+                        settings.rate.map(|rate| Rate { burst: Some(rate.bucket() + 1), ..rate });
+                }),
+            )
+        },
+    ),
+    flaw(
+        "the default burst is a second of the rate",
+        &[
+            Case("rate::by_default_claims_are_spaced_evenly"),
+            Case("rate::by_default_a_burst_is_what_the_rate_allows_in_100_ms"),
+            History,
+        ],
+        |clock| {
+            FlawedStore::create(
+                clock,
+                NotEnforced(|settings| {
+                    settings.rate = settings.rate.map(|rate| {
+                        let second = u128::from(rate.jobs) * 1000 / rate.per.as_millis();
+                        let second = u32::try_from(second).unwrap_or(u32::MAX).max(1);
+                        Rate { burst: Some(rate.burst.unwrap_or(second)), ..rate }
+                    });
                 }),
             )
         },

@@ -269,7 +269,7 @@ impl<'a> SampleWriter<'a> {
     pub(crate) fn urgent_and_done(&mut self, of: &str, with: &str) {
         let name = |name: &str| format!("{with}-{name}");
         let mut settings = Settings::default();
-        settings.rate = Some(Rate { jobs: 100, per: Duration::from_secs(60), burst: 90 });
+        settings.rate = Some(Rate { jobs: 100, per: Duration::from_secs(60), burst: Some(90) });
         settings.ageing = Some(Duration::from_millis(90_500));
         settings.keep_done = Some(Retention { age: 1000 * 24 * HOUR, count: 4321 });
         block_on(self.store.set(kind(of), settings)).unwrap();
@@ -310,7 +310,7 @@ impl<'a> SampleWriter<'a> {
         let throttled = block_on(self.store.kind(kind(of))).unwrap().throttled_until.is_some();
         if !throttled {
             let mut settings = Settings::default();
-            settings.rate = Some(Rate { jobs: 1, per: 10 * HOUR, burst: 2 });
+            settings.rate = Some(Rate { jobs: 1, per: 10 * HOUR, burst: Some(2) });
             settings.ageing = None;
             block_on(self.store.set(kind(of), settings)).unwrap();
             for number in 0..2 {

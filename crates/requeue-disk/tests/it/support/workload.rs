@@ -342,7 +342,7 @@ fn settings(random: &mut Random) -> Settings {
     }
     if random.chance(30) {
         let per = Duration::from_millis(*random.pick(&[700, 5000]));
-        settings.rate = Some(Rate { jobs: 1 + random.below(3) as u32, per, burst: 3 });
+        settings.rate = Some(Rate { jobs: 1 + random.below(3) as u32, per, burst: Some(3) });
     }
     let ageing = *random.pick(&[0, 1000, 600_000]);
     settings.ageing = (ageing > 0).then(|| Duration::from_millis(ageing));

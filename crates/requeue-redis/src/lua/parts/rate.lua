@@ -9,7 +9,10 @@ if DONE then
     local jobs, per, burst = tonumber(set[1]), tonumber(set[2]), tonumber(set[3])
     if not (jobs and per and burst) then return end
     local parts, at = tonumber(set[4]) or 0, tonumber(set[5]) or 0
-    rate = { jobs = jobs, per = math.max(math.floor(per), 1), burst = burst }
+    per = math.max(math.floor(per), 1)
+    -- The default burst is what the rate allows in 100 ms.
+    if burst == 0 then burst = math.min(math.max(math.floor(jobs * 100 / per), 1), 1000000) end
+    rate = { jobs = jobs, per = per, burst = burst }
     rate.parts = math.max(parts - math.max(now - at, 0) * jobs, 0)
     rate.at = math.max(at, now)
   end

@@ -277,7 +277,8 @@ impl Deployment {
     /// Creates jobs with priorities, done jobs and a rate limit. The kind then has layout 2.
     pub(crate) fn priorities_and_done(&self) {
         let mut settings = Settings::default();
-        settings.rate = Some(Rate { jobs: 100, per: Duration::from_micros(60_500_250), burst: 50 });
+        settings.rate =
+            Some(Rate { jobs: 100, per: Duration::from_micros(60_500_250), burst: Some(50) });
         settings.ageing = Some(2 * HOUR);
         settings.keep_done = Some(Retention { age: 48 * HOUR, count: 10 });
         block_on(self.store.set(kind(), settings)).unwrap();

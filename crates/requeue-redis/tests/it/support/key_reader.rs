@@ -379,7 +379,7 @@ fn settings(meta: &BTreeMap<String, String>) -> Settings {
     settings.rate = meta.get("rate_jobs").map(|_| Rate {
         jobs: number("rate_jobs", 0) as u32,
         per: duration("rate_per", 0),
-        burst: number("rate_burst", 0) as u32,
+        burst: Some(number("rate_burst", 0) as u32).filter(|burst| *burst > 0),
     });
     settings.ageing = Some(duration("ageing", 600_000)).filter(|ageing| !ageing.is_zero());
     settings.keep_done = meta.get("keep_done_age").map(|_| Retention {
