@@ -42,7 +42,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn events(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
     let mut signals = Signals::with_hangup()?;
-    let kinds = args.kinds.into_iter().map(Kind::new).collect::<Result<Vec<_>, _>>()?;
+    let kinds = args.kinds.into_iter().map(Kind::with_reserved).collect::<Result<Vec<_>, _>>()?;
     let server = store_args.connect_server("events")?;
     tokio::select! {
         done = print_all(&server, &kinds, out) => done,

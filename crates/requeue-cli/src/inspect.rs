@@ -28,7 +28,7 @@ pub(crate) struct GetArgs {
 
 /// Shows a job. Fails with [`Exit::NotFound`] if it does not exist.
 pub(crate) async fn get(args: GetArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
-    let (kind, id) = (Kind::new(args.kind)?, JobId::new(args.id)?);
+    let (kind, id) = (Kind::with_reserved(args.kind)?, JobId::new(args.id)?);
     let store = store_args.open(IfMissing::Fail).await?;
     let Some(job) = store.get(kind.clone(), id.clone()).await? else {
         let message = format!("there is no job {id:?} of kind {kind}");
@@ -146,7 +146,7 @@ impl NextPage {
 
 /// Lists jobs by id or by time, and prints each page as it arrives.
 pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
-    let kind = Kind::new(args.kind)?;
+    let kind = Kind::with_reserved(args.kind)?;
     if args.order != OrderName::Id && !args.prefix.is_empty() {
         let message = "jobs with a prefix can only be listed by id";
         return Err(CliError::usage(message).hint("leave out --order or --prefix"));

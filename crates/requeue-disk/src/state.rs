@@ -324,7 +324,8 @@ impl State {
 
     /// Adds a kind that is not in the tables.
     fn add_new(&mut self, number: u32, name: &str) -> Result<(), Replay> {
-        let name = Kind::new(name).map_err(|_| Malformed("the name of a kind is invalid"))?;
+        let name =
+            Kind::with_reserved(name).map_err(|_| Malformed("the name of a kind is invalid"))?;
         let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.numbered.fetch_max(number.saturating_add(1), Ordering::Relaxed);
         self.logged.insert(number);

@@ -79,7 +79,7 @@ pub(crate) fn read<E: From<Malformed>>(
 
 fn read_kind(number: u64, bytes: &mut Bytes<'_>, has_more: bool) -> Result<StoredKind, Malformed> {
     let number = u32::try_from(number).map_err(|_| Malformed("a number is too large"))?;
-    let name = Kind::new(bytes.text()?);
+    let name = Kind::with_reserved(bytes.text()?);
     let name = name.map_err(|_| Malformed("the name of a kind is invalid"))?;
     let [generation, fence, seq] = [bytes.counter()?, bytes.counter()?, bytes.counter()?];
     let mut counts = [0; List::END];

@@ -225,7 +225,7 @@ const TYPES: [(ProblemType, &str, u16, &str, &str); 24] = [
         "reserved",
         409,
         "kind is reserved",
-        "The server uses this kind for itself. Its jobs can be read, but not put or claimed, and it has no settings or schedules of its own. Use another kind.",
+        "Kinds whose names begin with requeue. are for the service itself. Their jobs can be read, but not put, claimed, changed or imported, and they have no settings or schedules of their own. Use another kind.",
     ),
     (
         Pushed,
@@ -440,7 +440,11 @@ impl std::error::Error for Problem {}
 
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
-        let problem = Problem::new(ProblemType::Invalid, invalid.to_string());
+        let problem_type = match invalid {
+            Invalid::ReservedKind { .. } => ProblemType::Reserved,
+            _ => ProblemType::Invalid,
+        };
+        let problem = Problem::new(problem_type, invalid.to_string());
         match invalid {
             Invalid::TooLong { field, len, limit } => problem.limited(field, len, limit),
             Invalid::TooMany { what, count, limit } => problem.limited(what, count, limit),

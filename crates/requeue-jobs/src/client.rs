@@ -293,7 +293,7 @@ impl Jobs {
 
     /// Returns a job, or `None` if there is no such job.
     pub async fn get(&self, kind: &str, id: &str) -> Result<Option<JobView>, StoreError> {
-        self.shared.store.get(Kind::new(kind)?, JobId::new(id)?).await
+        self.shared.store.get(Kind::with_reserved(kind)?, JobId::new(id)?).await
     }
 
     /// Lists jobs of a kind, ordered by id, one page at a time.
@@ -303,7 +303,7 @@ impl Jobs {
 
     /// Returns a kind: the counts of its jobs, and whether it is paused or throttled.
     pub async fn kind(&self, kind: &str) -> Result<KindView, StoreError> {
-        self.shared.store.kind(Kind::new(kind)?).await
+        self.shared.store.kind(Kind::with_reserved(kind)?).await
     }
 
     /// Returns all kinds, ordered by name.
@@ -313,7 +313,7 @@ impl Jobs {
 
     /// Returns the settings of a kind.
     pub async fn settings(&self, kind: &str) -> Result<Settings, StoreError> {
-        self.shared.store.settings(Kind::new(kind)?).await
+        self.shared.store.settings(Kind::with_reserved(kind)?).await
     }
 
     /// Changes the settings of a kind. Returns the new ones.

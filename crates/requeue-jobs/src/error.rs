@@ -33,6 +33,14 @@ pub enum Invalid {
         /// The first invalid character.
         found: char,
     },
+    /// The service and the workers use this kind for themselves. It can be read, and not changed.
+    #[error(
+        "kind {kind} is reserved: names that begin with \"requeue.\" are for the service itself; use another name"
+    )]
+    ReservedKind {
+        /// The kind.
+        kind: Kind,
+    },
     /// A duration is too short or too long.
     #[error("{field} is {value:?}; the range is {min:?} to {max:?}")]
     OutOfRange {

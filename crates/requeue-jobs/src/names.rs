@@ -41,10 +41,34 @@ pub(crate) fn checked(field: &'static str, text: &str, limit: usize) -> Result<(
     Ok(())
 }
 
+/// Kinds whose names begin with this are reserved.
+const RESERVED: &str = "requeue.";
+
 impl Kind {
     /// Returns a kind. Fails if the text is empty, longer than [`MAX_KIND_LEN`] bytes, or contains
-    /// other characters than `A-Z a-z 0-9 . _ -`.
+    /// other characters than `A-Z a-z 0-9 . _ -`; and with [`Invalid::ReservedKind`] if it begins with
+    /// `requeue.`.
+    ///
+    /// ```
+    /// use requeue_jobs::{Invalid, Kind};
+    ///
+    /// let error = Kind::new("requeue.schedules").unwrap_err();
+    /// assert!(matches!(error, Invalid::ReservedKind { .. }));
+    /// ```
     pub fn new(kind: impl Into<Arc<str>>) -> Result<Self, Invalid> {
+        let kind = Kind::with_reserved(kind)?;
+        if kind.is_reserved() {
+            return Err(Invalid::ReservedKind { kind });
+        }
+        Ok(kind)
+    }
+
+    /// Returns a kind that may also be a reserved one, such as [`SCHEDULE_TIMERS`](crate::SCHEDULE_TIMERS):
+    /// for stores, which read names that they have stored, and to look at what such a kind contains.
+    ///
+    /// A name that comes from outside, and for which anything is changed, is read with
+    /// [`new`](Self::new): whoever changes the jobs of a reserved kind stops what depends on them.
+    pub fn with_reserved(kind: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         let kind = kind.into();
         checked("the kind", &kind, MAX_KIND_LEN)?;
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -52,6 +76,11 @@ impl Kind {
             Some(found) => Err(Invalid::KindCharacter { kind: kind.to_string(), found }),
             None => Ok(Kind(kind)),
         }
+    }
+
+    /// Returns whether the kind is reserved: the service and the workers use it for themselves.
+    pub fn is_reserved(&self) -> bool {
+        self.0.starts_with(RESERVED)
     }
 }
 
@@ -132,6 +161,14 @@ mod tests {
     #[test]
     fn a_kind_is_made_of_few_characters() {
         assert!(Kind::new("AZaz09._-").is_ok());
+        for reserved in ["requeue.", "requeue.schedules", "requeue.x"] {
+            let error = Kind::new(reserved).unwrap_err().to_string();
+            assert!(error.contains(reserved) && error.contains("reserved"), "{error}");
+            assert!(Kind::with_reserved(reserved).unwrap().is_reserved());
+        }
+        for free in ["requeue", "requeue-x", "requeues.x", "Requeue.x", "my.requeue.x"] {
+            assert!(!Kind::new(free).unwrap().is_reserved(), "{free}");
+        }
         for bad in [" ", "a b", "ä", "a/b", "a{b}", "a:b", "a\0"] {
             assert!(Kind::new(bad).is_err(), "{bad:?}");
         }

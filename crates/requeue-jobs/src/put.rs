@@ -9,7 +9,8 @@ use crate::receipt::Generation;
 use crate::time::Due;
 use std::time::Duration;
 
-/// A job to create or to change: one entry of [`Store::put`](crate::Store::put).
+/// A job to create, or to replace as a whole: one entry of [`Store::put`](crate::Store::put). To change only
+/// the due time, the priority or the body of a job, use a [`Reschedule`](crate::Reschedule).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put {
     /// The kind of the job.

@@ -17,7 +17,7 @@ const REAPED_AT_ONCE: usize = 100;
 
 /// Reads a row of the statement `views`: the kind, and whether it is listed.
 fn view(row: &Row) -> Result<(KindView, bool), StoreError> {
-    let name = Kind::new(row.get::<_, &str>(0))
+    let name = Kind::with_reserved(row.get::<_, &str>(0))
         .map_err(|error| crate::rows::damaged(&error.to_string()))?;
     let stored: Option<&str> = row.get(1);
     let settings = settings::read(stored)?;
@@ -95,7 +95,7 @@ impl Shared {
         kinds.truncate(REAPED_AT_ONCE);
         let (mut reaped, mut expired) = (Vec::new(), 0);
         for (name, number) in kinds {
-            let Ok(kind) = Kind::new(name) else { continue };
+            let Ok(kind) = Kind::with_reserved(name) else { continue };
             let of_kind = self.reap_kind(&KindRef { name: kind, number }, max.min(MAX_BATCH)).await;
             expired += of_kind.as_ref().map_or(0, |reaped| reaped.expired.len());
             reaped.push(of_kind);

@@ -203,7 +203,7 @@ impl Shared {
         if !unknown.is_empty() {
             let rows = self.database.query(&self.statements.find_kinds, &[&unknown]).await;
             for row in rows.map_err(Failure::for_read)? {
-                if let Ok(name) = Kind::new(row.get::<_, &str>(0)) {
+                if let Ok(name) = Kind::with_reserved(row.get::<_, &str>(0)) {
                     self.learn(name.clone(), row.get(1));
                     found.insert(name, row.get(1));
                 }
@@ -243,7 +243,9 @@ impl Shared {
             names.iter().filter(|name| !known.contains(name)).map(Kind::as_str).collect();
         let rows = self.database.query(&self.statements.make_kinds, &[&names]).await;
         for row in rows.map_err(Failure::for_read)? {
-            if let (Ok(name), Some(number)) = (Kind::new(row.get::<_, &str>(0)), row.get(1)) {
+            if let (Ok(name), Some(number)) =
+                (Kind::with_reserved(row.get::<_, &str>(0)), row.get(1))
+            {
                 self.learn(name, number);
             }
         }

@@ -323,7 +323,7 @@ impl Shared {
         let rows = self.database.query(sql, &params).await.map_err(Failure::for_read)?;
         looks.iter().for_each(|look| self.marks.looked(look, None, None, None));
         for row in &rows {
-            if let Some(Ok(name)) = row.get::<_, Option<&str>>(2).map(Kind::new) {
+            if let Some(Ok(name)) = row.get::<_, Option<&str>>(2).map(Kind::with_reserved) {
                 self.learn(name, row.get(0));
             }
         }

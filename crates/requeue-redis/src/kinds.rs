@@ -60,7 +60,10 @@ impl RedisStore {
         let mut names = Reply::of(self.read(prefix, cmd).await?)?;
         let mut kinds = Vec::new();
         while !names.is_empty() {
-            kinds.push(Kind::new(names.text()?).map_err(|error| unexpected(&error.to_string()))?);
+            kinds.push(
+                Kind::with_reserved(names.text()?)
+                    .map_err(|error| unexpected(&error.to_string()))?,
+            );
         }
         kinds.sort_unstable();
         Ok(kinds)
@@ -266,10 +269,10 @@ fn read_settings(mut fields: Reply) -> Result<Settings, StoreError> {
     if let (Some(jobs), Some(per), Some(burst)) = (next()?, next()?, next()?) {
         let (jobs, burst) =
             (jobs.parse().map_err(|_| wrong())?, burst.parse().map_err(|_| wrong())?);
+        let burst = Some(burst).filter(|burst| *burst > 0);
         settings.rate = Some(Rate { jobs, per: read_millis(&per).ok_or_else(wrong)?, burst });
     }
     if let Some(ageing) = next()? {
-        let burst = Some(burst).filter(|burst| *burst > 0);
         settings.ageing =
             Some(read_millis(&ageing).ok_or_else(wrong)?).filter(|ageing| !ageing.is_zero());
     }

@@ -103,7 +103,7 @@ impl Watch {
     pub(crate) fn on_message(&self, kind: &str, payload: &[u8]) {
         let times = str::from_utf8(payload).ok().and_then(|text| text.split_once(' '));
         let times = times.map(|(now, at)| (now.parse::<u64>(), at.parse::<u64>()));
-        let Ok(kind) = Kind::new(kind) else { return };
+        let Ok(kind) = Kind::with_reserved(kind) else { return };
         {
             let mut known = lock(&self.known);
             let of = known.of(kind);

@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use requeue_http::wire::{JsonObject, list_limit};
 use requeue_http::{Problem, ProblemType};
@@ -224,7 +224,7 @@ impl<S: Send + Sync> FromRequestParts<S> for KindPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let Path(kind) = path.map_err(invalid_path)?;
-        Ok(KindPath(parse_kind(&kind)?))
+        Ok(KindPath(parse_kind(&kind, &parts.method)?))
     }
 }
 
@@ -235,12 +235,14 @@ impl<S: Send + Sync> FromRequestParts<S> for JobPath {
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
         let Path((kind, id)) = path.map_err(invalid_path)?;
         let id = JobId::new(id).map_err(|invalid| Problem::from(invalid).at("id"))?;
-        Ok(JobPath(parse_kind(&kind)?, id))
+        Ok(JobPath(parse_kind(&kind, &parts.method)?, id))
     }
 }
 
-fn parse_kind(text: &str) -> Result<Kind, Problem> {
-    Kind::new(text).map_err(|invalid| Problem::from(invalid).at("kind"))
+/// Reserved kinds can be read, and not changed.
+fn parse_kind(text: &str, method: &Method) -> Result<Kind, Problem> {
+    let kind = if method.is_safe() { Kind::with_reserved(text) } else { Kind::new(text) };
+    kind.map_err(|invalid| Problem::from(invalid).at("kind"))
 }
 
 pub(crate) fn invalid_path(error: PathRejection) -> Problem {

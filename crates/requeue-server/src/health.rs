@@ -19,6 +19,9 @@ pub(crate) const REAPER_FAILED: &str = "reaper_failed";
 /// The runs of schedules are not started: see [`ScheduleRunner`](crate::schedules::ScheduleRunner).
 pub(crate) const SCHEDULES_NOT_RUNNING: &str = "schedules_not_running";
 
+/// Timers of schedules were removed, and are set again.
+pub(crate) const TIMERS_MISSING: &str = "schedule_timers_missing";
+
 /// Changes of push settings are not noticed: see [`Push`](crate::push::Push).
 pub(crate) const PUSH_NOT_UPDATED: &str = "push_not_updated";
 

@@ -8,7 +8,6 @@ mod jobs;
 mod kinds;
 mod monitoring;
 mod push;
-mod reserved;
 mod schedules;
 mod service;
 mod settle;

@@ -1,6 +1,6 @@
 //! The background task that starts the runs of schedules.
 
-use crate::health::{Health, SCHEDULES_NOT_RUNNING};
+use crate::health::{Health, SCHEDULES_NOT_RUNNING, TIMERS_MISSING};
 use crate::listen::Shutdown;
 use requeue::{Clock, Moment};
 use requeue_jobs::{Jobs, Kind, SCHEDULE_TIMERS, ScheduleError, ScheduleTicker, StoreError};
@@ -10,9 +10,6 @@ use std::time::Duration;
 
 /// How long one wait for timers takes at most.
 const WAIT: Duration = Duration::from_secs(60);
-
-/// How often timers that are missing are set again.
-const REPAIR_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The first pause after a failure of the store, which doubles up to [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(1);
@@ -62,7 +59,7 @@ pub(crate) fn schedule_ticker(jobs: &Jobs) -> ScheduleTicker {
 }
 
 fn timer_kind() -> Kind {
-    Kind::new(SCHEDULE_TIMERS).expect("the name is valid")
+    Kind::with_reserved(SCHEDULE_TIMERS).expect("the name is valid")
 }
 
 impl ScheduleRunner {
@@ -108,11 +105,19 @@ impl ScheduleRunner {
         }
     }
 
-    /// Sets missing timers from time to time.
+    /// Sets missing timers from time to time. That some were missing is a problem until none are.
     async fn repair(&mut self) -> Result<(), StoreError> {
         if self.repair_at.is_none_or(|at| self.clock.now() >= at) {
-            self.ticker.set_missing_timers().await?;
-            self.repair_at = Some(self.clock.now().saturating_add(REPAIR_INTERVAL));
+            let count = self.ticker.set_missing_timers().await?;
+            if count == 0 {
+                self.health.end(TIMERS_MISSING);
+            } else if self.repair_at.is_some() {
+                // Not at the start: then they are those of schedules that were imported.
+                let missing = ScheduleError::TimersMissing { count };
+                self.health.begin(TIMERS_MISSING, missing.to_string());
+            }
+            let interval = ScheduleTicker::REPAIR_INTERVAL;
+            self.repair_at = Some(self.clock.now().saturating_add(interval));
         }
         Ok(())
     }
@@ -142,7 +147,9 @@ impl ScheduleRunner {
         match pause {
             Pause::None => tokio::task::yield_now().await,
             Pause::UntilDue => {
-                let waited = self.jobs.store().wait(vec![timer_kind()], WAIT).await;
+                let until_repair = self.repair_at.map(|at| at.saturating_since(self.clock.now()));
+                let limit = until_repair.map_or(WAIT, |left| left.min(WAIT));
+                let waited = self.jobs.store().wait(vec![timer_kind()], limit).await;
                 if waited.is_err() {
                     // The next step probably fails, too, and reports it.
                     self.clock.sleep(PAUSE).await;
@@ -164,8 +171,8 @@ mod tests {
     use crate::health::tests::Lines;
     use requeue::ManualClock;
     use requeue_jobs::{
-        Body, JobId, JobState, Layered, MemoryStore, Missed, Schedule, ScheduleCondition,
-        ScheduleSpec, Store, StoreFuture, Tick, Ticked, Timestamp, WallClock,
+        Body, Change, ChangeKind, JobId, JobState, Layered, MemoryStore, Missed, Schedule,
+        ScheduleCondition, ScheduleSpec, Store, StoreFuture, Tick, Ticked, Timestamp, WallClock,
     };
     use requeue_testkit::{Fault, Faulty, block_on};
     use std::pin::pin;
@@ -242,6 +249,33 @@ mod tests {
         assert_eq!(fixture.step(), Pause::None);
         assert_eq!((fixture.problems(), fixture.has_run()), (vec![], true));
         assert_eq!(fixture.step(), Pause::UntilDue);
+    }
+
+    #[test]
+    fn a_timer_that_is_missing_is_set_again_within_a_minute_and_is_a_problem_until_then() {
+        let RunnerFixture { clock, memory, health, runner, .. } =
+            fixture(|memory| Arc::new(memory));
+        let timer = || block_on(memory.get(timer_kind(), id("mail/poll"))).expect("it works");
+        let problems = || -> Vec<&str> {
+            health.check(&memory).problems.into_iter().map(|problem| problem.name).collect()
+        };
+        let mut run = pin!(runner.run(Shutdown::new()));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut poll = || assert!(run.as_mut().poll(&mut context).is_pending());
+        poll();
+        let before = timer().expect("it is set with the schedule");
+        let (kind, id, action) = (timer_kind(), before.id.clone(), ChangeKind::Cancel);
+        block_on(memory.change(vec![Change { kind, id, action }])).expect("it works");
+        assert_eq!((timer(), problems()), (None, vec![]));
+        clock.advance(ScheduleTicker::REPAIR_INTERVAL);
+        assert!(ScheduleTicker::REPAIR_INTERVAL < MINUTE);
+        poll();
+        assert_eq!(timer().map(|timer| timer.due), Some(before.due));
+        assert_eq!(problems(), [TIMERS_MISSING]);
+        clock.advance(MINUTE);
+        poll();
+        let run = block_on(memory.get(self::kind("mail"), self::id("poll"))).expect("it works");
+        assert!(run.is_some() && problems().is_empty());
     }
 
     /// A store on which ticks fail, or wait until the test permits them.

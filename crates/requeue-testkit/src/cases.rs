@@ -381,6 +381,8 @@ macro_rules! each_case {
             a_tick_puts_the_job_that_it_specifies
             a_schedule_is_set_only_if_its_condition_holds
             the_schedules_of_a_kind_have_sixteen_mebibytes_of_bodies
+            a_schedule_whose_timer_is_missing_runs_again_and_no_run_twice
+            a_timer_that_is_cancelled_while_a_node_holds_it_is_set_again
         }
         wait {
             a_wait_returns_immediately_if_a_job_is_ready

@@ -267,6 +267,33 @@ fn higher_priorities_are_claimed_first() {
 }
 
 #[test]
+fn reserved_kinds_can_be_listed_and_not_changed() {
+    let dirs = [Dir::served(), Dir::new()];
+    for dir in dirs {
+        dir.ask(&["schedule", "set", "mail", "daily", "--every", "1h"]).ok();
+        let list = || dir.ask(&["ls", "requeue.schedules", "--json"]).ok().json();
+        let before = list();
+        assert_eq!(before["id"], "mail/daily");
+        for command in [
+            &["cancel", "requeue.schedules", "mail/daily"][..],
+            &["cancel", "requeue.schedules", "--all"],
+            &["run-now", "requeue.schedules", "mail/daily"],
+            &["revive", "requeue.schedules", "--all"],
+            &["put", "requeue.schedules", "mail/daily", "x"],
+            &["kind", "requeue.schedules", "--max-attempts", "1"],
+            &["pause", "requeue.schedules"],
+            &["claim", "requeue.schedules"],
+            &["work", "requeue.schedules", "--exec", "true"],
+            &["ack", "660584e864d88.510a03a22be957e0.requeue.schedules/mail/daily"],
+            &["schedule", "set", "requeue.x", "daily", "--every", "1h"],
+        ] {
+            dir.ask(command).complains("is reserved");
+        }
+        assert_eq!(list(), before);
+    }
+}
+
+#[test]
 fn a_kind_with_a_rate_limit_is_throttled() {
     let dir = Dir::served();
     for id in ["a", "b"] {

@@ -156,7 +156,7 @@ fn read_kinds(
 }
 
 fn kind_name(name: &str) -> Result<Kind, Malformed> {
-    Kind::new(name).map_err(|_| Malformed("the name of a kind is invalid"))
+    Kind::with_reserved(name).map_err(|_| Malformed("the name of a kind is invalid"))
 }
 
 /// An entry of a group.
@@ -322,7 +322,9 @@ impl Replay<'_> {
                     0 => format!("unknown-kind-{number}"),
                     at => format!("unknown-kind-{number}-{at}"),
                 });
-                let name = name.filter_map(|name| Kind::new(name).ok()).find(|name| !taken(name));
+                let name = name
+                    .filter_map(|name| Kind::with_reserved(name).ok())
+                    .find(|name| !taken(name));
                 let returned_as = name.expect("there are more numbers than kinds");
                 losses.push(Loss::KindName { number, returned_as: returned_as.clone() });
                 returned_as

@@ -394,7 +394,7 @@ impl JobJson {
     pub fn read(self, path: &str, context: &ParseContext) -> Result<JobView, Problem> {
         let at = |field: &str| format!("{path}{field}");
         let time = |field: &str, text: &str| context.time(&at(field), text);
-        let kind = parse(&at("kind"), &self.kind, |text| Kind::new(text))?;
+        let kind = parse(&at("kind"), &self.kind, |text| Kind::with_reserved(text))?;
         let id = parse(&at("id"), &self.id, |text| JobId::new(text))?;
         let JobJson { body, body_text, body_base64, body_bytes, content_type, .. } = self;
         check_not_left_out(path, body_bytes)?;

@@ -35,7 +35,7 @@ pub struct ListJobs {
 
 impl ListJobs {
     pub(super) fn new(jobs: &Jobs, kind: &str) -> Self {
-        ListJobs { jobs: jobs.clone(), query: Kind::new(kind).map(Query::new) }
+        ListJobs { jobs: jobs.clone(), query: Kind::with_reserved(kind).map(Query::new) }
     }
 
     /// Lists only jobs in this state. By default, jobs in all states are listed.

@@ -53,7 +53,8 @@ impl PutJob {
         PutJob { puts: Arc::clone(puts), put: put() }
     }
 
-    /// Makes the job due this long after the store receives the put.
+    /// Makes the job due this long after the store receives the put. To move a job that exists, and keep its
+    /// body, use [`Jobs::reschedule`](crate::Jobs::reschedule).
     pub fn after(self, delay: Duration) -> Self {
         self.with(|put| put.due = Due::After(delay))
     }

@@ -62,6 +62,12 @@ pub enum ScheduleError {
         /// What prevents the run.
         reason: Box<ScheduleError>,
     },
+    /// Something has removed the timers of schedules, so that their runs did not begin. They are set again.
+    #[error("{count} schedules had no timer and did not run; their timers are set again")]
+    TimersMissing {
+        /// How many schedules had no timer.
+        count: usize,
+    },
     /// The job of a run could not be put.
     #[error(transparent)]
     Put(PutError),

@@ -16,12 +16,12 @@ use super::timers::{schedule_of, timer_kind, timer_put};
 use super::{Missed, Schedule, Tick, Ticked};
 use crate::claim::{Claim, ClaimedJob, Settle, Settlement};
 use crate::client::{Jobs, nonce};
-use crate::error::{Invalid, StoreError};
-use crate::job::JobState;
+use crate::error::{Invalid, PutError, StoreError};
+use crate::job::{JobState, JobView};
 use crate::limits::MAX_BATCH;
 use crate::names::{JobId, Kind, WorkerName};
 use crate::panics::guarded_call;
-use crate::put::{Condition, Mode};
+use crate::put::{Condition, Mode, Placed, PutOutcome};
 use crate::query::Query;
 use crate::store::Store;
 use crate::time::Timestamp;
@@ -51,9 +51,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long one wait for timers may take.
 const WAIT: Duration = Duration::from_secs(60);
-
-/// How often timers that are missing are set again.
-const REPAIR_INTERVAL: Duration = Duration::from_secs(600);
 
 /// How often a worker looks whether another one of the process still starts the runs.
 pub(crate) const TURN_INTERVAL: Duration = Duration::from_secs(10);
@@ -92,6 +89,10 @@ pub struct ScheduleTicker {
 }
 
 impl ScheduleTicker {
+    /// How often [`run`](Self::run) sets timers that are missing: a schedule without a timer runs again
+    /// within a minute.
+    pub const REPAIR_INTERVAL: Duration = Duration::from_secs(50);
+
     /// Returns a ticker. `name` shows people which node holds a timer.
     pub fn new(jobs: &Jobs, name: &str) -> Result<Self, Invalid> {
         Ok(ScheduleTicker::with_name(jobs, WorkerName::new(name)?))
@@ -101,8 +102,8 @@ impl ScheduleTicker {
         ScheduleTicker { jobs: jobs.clone(), name, on_error: None }
     }
 
-    /// Sets a callback for errors of the store, after which the ticker tries again, and for schedules that
-    /// cannot run.
+    /// Sets a callback for errors of the store, after which the ticker tries again, for schedules that
+    /// cannot run, and for timers that were missing.
     #[must_use]
     pub fn on_error(mut self, callback: impl Fn(&ScheduleError) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Box::new(callback));
@@ -119,13 +120,21 @@ impl ScheduleTicker {
         loop {
             if repair_at.is_none_or(|at| clock.now() >= at) {
                 match self.set_missing_timers().await {
-                    Ok(_) => repair_at = Some(clock.now().saturating_add(REPAIR_INTERVAL)),
+                    Ok(count) => {
+                        // When it starts, it also sets those of schedules that were imported.
+                        if count > 0 && repair_at.is_some() {
+                            self.report(&ScheduleError::TimersMissing { count });
+                        }
+                        repair_at = Some(clock.now().saturating_add(Self::REPAIR_INTERVAL));
+                    }
                     Err(error) => self.pause(error).await,
                 }
             }
             match self.step().await {
                 Ok(0) => {
-                    let wait = guarded_call(|| self.store().wait(vec![timer_kind()], WAIT));
+                    let until_repair = repair_at.map(|at| at.saturating_since(clock.now()));
+                    let limit = until_repair.map_or(WAIT, |left| left.min(WAIT));
+                    let wait = guarded_call(|| self.store().wait(vec![timer_kind()], limit));
                     if let Err(error) = wait.await {
                         self.pause(error).await;
                     }
@@ -164,22 +173,17 @@ impl ScheduleTicker {
         }
     }
 
-    /// Sets the timers that are missing: of schedules that were imported, or whose process stopped between
-    /// storing the schedule and setting its timer. Returns how many.
+    /// Sets the timers that are missing: of schedules that were imported, whose process stopped between
+    /// storing the schedule and setting its timer, or whose timer was removed. Moves those that are due
+    /// later than their schedule. Returns how many were missing.
     pub async fn set_missing_timers(&self) -> Result<usize, StoreError> {
         let store = self.store();
         let kinds = guarded_call(|| store.kinds()).await?;
-        let mut due = None;
+        // Before the schedules: a timer that is set in the meantime is not due later than its schedule.
+        let due = self.timers().await?;
         let mut count = 0;
         for kind in kinds {
             let schedules = guarded_call(|| store.schedules(kind.kind.clone())).await?;
-            if schedules.is_empty() {
-                continue;
-            }
-            if due.is_none() {
-                due = Some(self.timers().await?);
-            }
-            let due = due.get_or_insert_default();
             let now = self.jobs.wall_clock().now();
             let missing = schedules.iter().filter(|schedule| schedule.next < Schedule::NEVER);
             let missing =
@@ -201,19 +205,28 @@ impl ScheduleTicker {
             for batch in missing.chunks(MAX_BATCH) {
                 // A timer that another node has just set stays.
                 let placed = guarded_call(|| store.put(batch.to_vec())).await?;
-                count += placed.iter().filter(|placed| placed.is_ok()).count();
+                let was_missing = |placed: &&Result<Placed, PutError>| {
+                    let outcome = placed.as_ref().map(|placed| placed.outcome);
+                    !matches!(outcome, Err(_) | Ok(PutOutcome::Updated))
+                };
+                count += placed.iter().filter(was_missing).count();
             }
         }
         Ok(count)
     }
 
-    /// Returns when the timers are due; `None` if one is leased. Dead ones are missing: a put revives them.
+    /// Returns when the timers are due; `None` if one is leased. Those that are dead, or end with their
+    /// lease, are missing: a put revives or follows them.
     async fn timers(&self) -> Result<HashMap<JobId, Option<Timestamp>>, StoreError> {
         let mut timers = HashMap::new();
         let mut query = Query { limit: MAX_BATCH, ..Query::new(timer_kind()) };
         loop {
             let page = guarded_call(|| self.store().list(query.clone())).await?;
+            let ends = |job: &JobView| {
+                job.next.is_none() && job.lease.as_ref().is_some_and(|lease| lease.cancelled)
+            };
             let due = page.jobs.into_iter().map(|job| match job.state {
+                JobState::Leased if ends(&job) => (job.id, Some(Schedule::NEVER)),
                 JobState::Leased => (job.id, None),
                 JobState::Dead => (job.id, Some(Schedule::NEVER)),
                 _ => (job.id, Some(job.due)),

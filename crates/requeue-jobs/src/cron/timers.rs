@@ -16,7 +16,7 @@ pub const SCHEDULE_TIMERS: &str = "requeue.schedules";
 
 /// Returns [`SCHEDULE_TIMERS`] as a kind.
 pub(crate) fn timer_kind() -> Kind {
-    Kind::new(SCHEDULE_TIMERS).expect("the name is valid")
+    Kind::with_reserved(SCHEDULE_TIMERS).expect("the name is valid")
 }
 
 /// Returns the put that sets the timer of a schedule.

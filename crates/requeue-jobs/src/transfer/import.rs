@@ -26,6 +26,8 @@ const BATCH_BYTES: usize = MAX_BATCH_BYTES / 4;
 ///
 /// An import only adds. If the store already has a job or a schedule with the same id, or settings
 /// other than the defaults, these stay unchanged. [`Store::restore`] describes how each job arrives.
+/// Lines about [reserved kinds](Kind::with_reserved) are counted as kept and not imported: the timers of
+/// schedules are made anew from the schedules.
 ///
 /// Returns the final counts. After an error, or if the future is dropped, everything that was read
 /// before is in the store, and the import can be repeated from the first line. Do that before
@@ -107,6 +109,14 @@ impl<P: FnMut(TransferProgress)> Import<'_, P> {
     async fn kind(&mut self, line: u64, read: KindLine) -> Result<(), TransferError> {
         self.send().await?;
         let KindLine { kind: name, generation, fence, settings } = read;
+        if name.is_reserved() {
+            // Timers are made anew from the schedules.
+            let schedules = HashSet::new();
+            self.kind = Some(CurrentKind { name, generation, fence, schedules });
+            self.done.kinds += 1;
+            self.done.kept += 1;
+            return Ok(());
+        }
         let refused = |source| TransferError::Refused { line, source };
         // Sent before the jobs, and also for a kind without jobs, so that the store does not assign
         // the same generations and fences again.
@@ -142,7 +152,7 @@ impl<P: FnMut(TransferProgress)> Import<'_, P> {
         let kind = self.kind_of(&mut fields)?;
         let (line, schedule) = (fields.line(), read_schedule(&mut fields)?);
         fields.finish()?;
-        if kind.schedules.contains(&schedule.id) {
+        if kind.name.is_reserved() || kind.schedules.contains(&schedule.id) {
             self.done.kept += 1;
         } else {
             let condition = ScheduleCondition::Absent;
@@ -157,6 +167,11 @@ impl<P: FnMut(TransferProgress)> Import<'_, P> {
         let kind = self.kind_of(&mut fields)?.name.clone();
         let (line, job) = (fields.line(), job::read_job(kind, &mut fields)?);
         fields.finish()?;
+        if job.kind.is_reserved() {
+            self.done.jobs += 1;
+            self.done.kept += 1;
+            return Ok(());
+        }
         let bytes = job.body_bytes();
         if self.jobs.len() == BATCH || self.bytes + bytes > BATCH_BYTES {
             self.send().await?;

@@ -29,7 +29,7 @@ impl KindLine {
 
     pub(super) fn read(fields: &mut ObjectReader<'_>) -> Result<Self, TransferError> {
         Ok(KindLine {
-            kind: fields.parse("kind", Kind::new)?,
+            kind: fields.parse("kind", Kind::with_reserved)?,
             generation: Generation(fields.take("generation")?),
             fence: Fence(fields.take("fence")?),
             settings: read_settings(fields.object("settings")?)?,

@@ -4,8 +4,10 @@
 use crate::support::TestEnv;
 use requeue_jobs::*;
 use requeue_testkit::{Faulty, Fixture, MemoryFixture, block_on, check_schedules, check_seeds};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -297,15 +299,44 @@ fn missing_timers_are_set_again() {
     assert_eq!(timer.id.as_str(), "report/r");
     let missing = || block_on(env.ticker.set_missing_timers()).unwrap();
     assert_eq!(missing(), 0);
-    block_on(env.jobs.cancel(SCHEDULE_TIMERS, "report/r")).unwrap();
+    let timers = Kind::with_reserved(SCHEDULE_TIMERS).unwrap();
+    let (kind, id, action) = (timers.clone(), timer.id.clone(), ChangeKind::Cancel);
+    block_on(env.jobs.store().change(vec![Change { kind, id, action }])).unwrap();
     assert_eq!((missing(), missing(), env.timers()), (1, 0, 1));
     // One that is too late is moved.
-    block_on(env.jobs.put(SCHEDULE_TIMERS, "report/r", "report/r").after(9 * HOUR).into_future())
-        .unwrap();
-    assert_eq!((missing(), missing(), env.timers()), (1, 0, 1));
+    let mut late = Put::new(timers, timer.id.clone(), timer.body.clone());
+    late.due = Due::After(9 * HOUR);
+    block_on(env.jobs.store().put(vec![late])).unwrap();
+    assert_eq!((missing(), env.timers()), (0, 1));
+    let moved = block_on(env.jobs.get(SCHEDULE_TIMERS, "report/r")).unwrap().unwrap();
+    assert_eq!(moved.due, timer.due);
     env.clock.advance(HOUR);
     env.tick();
     assert_eq!(env.work().len(), 1);
+}
+
+#[test]
+fn a_ticker_sets_missing_timers_within_a_minute_and_reports_them() {
+    let env = Env::new();
+    env.set(hourly());
+    let missing = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&missing);
+    let ticker = ScheduleTicker::new(&env.jobs, "node-1").unwrap().on_error(move |error| {
+        let ScheduleError::TimersMissing { count } = error else { panic!("{error}") };
+        counter.fetch_add(*count, Ordering::Relaxed);
+    });
+    let mut run = pin!(ticker.run());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut poll = || assert!(run.as_mut().poll(&mut context).is_pending());
+    poll();
+    let kind = Kind::with_reserved(SCHEDULE_TIMERS).unwrap();
+    let (id, action) = (JobId::new("report/r").unwrap(), ChangeKind::Cancel);
+    block_on(env.jobs.store().change(vec![Change { kind, id, action }])).unwrap();
+    assert_eq!(env.timers(), 0);
+    env.clock.advance(ScheduleTicker::REPAIR_INTERVAL);
+    assert!(ScheduleTicker::REPAIR_INTERVAL < MINUTE);
+    poll();
+    assert_eq!((env.timers(), missing.load(Ordering::Relaxed)), (1, 1));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Putting, reading, listing and changing jobs.
 
 use super::Problems;
-use super::reserved::check_kind;
 use crate::app::App;
 use crate::bulk::{self, BulkFilter, MAX_SCANNED, PAGE};
 use crate::extract::{JobPath, Json, KindPath, QueryParams, off_runtime};
@@ -41,7 +40,6 @@ pub(super) async fn put(
     JobPath(kind, id): JobPath,
     Json(request): Json<PutRequest>,
 ) -> ApiResult<Json<PutDone>> {
-    check_kind("kind", &kind)?;
     let put = request.read("", Some(&kind), Some(&id), &app.reading())?;
     Ok(Json(app.jobs().place(put).await?.into()))
 }
@@ -86,7 +84,6 @@ pub(super) async fn reschedule(
     JobPath(kind, id): JobPath,
     Json(request): Json<RescheduleRequest>,
 ) -> ApiResult<Json<PutDone>> {
-    check_kind("kind", &kind)?;
     let set = request.read("", &app.reading())?;
     Ok(Json(app.jobs().reschedule_as(kind, id, set).await?.into()))
 }
@@ -167,7 +164,6 @@ async fn put_all(
         let jobs = batch.jobs.into_iter().enumerate();
         let read = |(n, job): (usize, PutRequest)| {
             let read = job.read("", kind.as_ref(), None, &reading);
-            let read = read.and_then(|put| check_kind("kind", &put.kind).map(|()| put));
             read.map_err(|problem| problem.within(&format!("jobs[{n}].")))
         };
         BatchErrors::split(jobs.map(read))

@@ -2,7 +2,6 @@
 
 use super::Problems;
 use super::jobs::cursor;
-use super::reserved::check_kind;
 use crate::app::App;
 use crate::bulk;
 use crate::extract::{Json, KindPath, QueryParams};
@@ -106,10 +105,6 @@ async fn store_settings(
         let changed = change.as_ref().map(|change| PushConfig::changed(before.as_ref(), change));
         settings.push = changed.transpose().map_err(invalid_push)?;
     }
-    // An import sets the default settings of each kind of an export.
-    if settings != Settings::default() {
-        check_kind("kind", &kind)?;
-    }
     app.store().set(kind.clone(), settings.clone()).await?;
     app.push().settings_changed(kind, settings.push.is_some());
     Ok(Json(shown(&settings)))
@@ -167,7 +162,6 @@ pub(super) async fn delete(
     KindPath(kind): KindPath,
     QueryParams(query): QueryParams<AfterQuery>,
 ) -> ApiResult<Json<KindDeleted>> {
-    check_kind("kind", &kind)?;
     let after = cursor(query.after)?;
     let _room = app.response_memory().for_list(bulk::PAGE).await?;
     let deleted = bulk::delete(&**app.store(), kind.clone(), after).await?;
@@ -187,7 +181,6 @@ pub(super) async fn pause(
     State(app): State<App>,
     KindPath(kind): KindPath,
 ) -> ApiResult<StatusCode> {
-    check_kind("kind", &kind)?;
     Ok(set_paused(&app, kind, true).await?)
 }
 

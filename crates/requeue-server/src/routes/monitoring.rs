@@ -126,7 +126,7 @@ pub(super) async fn forecast(
     State(app): State<App>,
     QueryParams(query): QueryParams<ForecastQuery>,
 ) -> ApiResult<Json<Forecast>> {
-    let kind = query.kind.map(Kind::new).transpose();
+    let kind = query.kind.map(Kind::with_reserved).transpose();
     let kind = kind.map_err(|invalid| Problem::from(invalid).at("kind"))?;
     Ok(Json(app.forecast(kind).await?))
 }
@@ -134,7 +134,7 @@ pub(super) async fn forecast(
 /// Reads a list of kinds that are separated by commas.
 fn kinds(text: Option<String>) -> Result<Vec<Kind>, Problem> {
     let kinds = text.iter().flat_map(|kinds| kinds.split(','));
-    let kinds = kinds.map(Kind::new).collect::<Result<Vec<_>, _>>();
+    let kinds = kinds.map(Kind::with_reserved).collect::<Result<Vec<_>, _>>();
     kinds.map_err(|invalid| Problem::from(invalid).at("kinds"))
 }
 

@@ -1,7 +1,6 @@
 //! Schedules: recurring jobs.
 
 use super::Problems;
-use super::reserved::check_kind;
 use crate::app::App;
 use crate::extract::{JobPath, Json, KindPath, QueryParams};
 use crate::listen::Delivery;
@@ -137,7 +136,6 @@ pub(super) async fn set(
     JobPath(kind, id): JobPath,
     Json(request): Json<ScheduleRequest>,
 ) -> ApiResult<Json<ScheduleJson>> {
-    check_kind("kind", &kind)?;
     delivery.hold(app.response_memory().for_job().await?);
     let reading = app.reading();
     let set = async move |jobs: &Jobs| {

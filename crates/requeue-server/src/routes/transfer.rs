@@ -182,9 +182,9 @@ pub(super) async fn import(
         |_| Problem::new(ProblemType::Bug, "the import panicked; see the log of the server");
     let imported = imported.await.map_err(panicked)?;
     app.push().read_again();
-    // Also those of an import that failed halfway. If this fails, they are set within ten minutes.
+    // Also those of an import that failed halfway. If this fails, they are set within a minute.
     if let Err(error) = app.set_missing_timers().await {
-        tracing::warn!(%error, "the runs of imported schedules may begin some minutes late");
+        tracing::warn!(%error, "the runs of imported schedules may begin a minute late");
     }
     Ok(Json(imported.map_err(import_problem)?.into()))
 }

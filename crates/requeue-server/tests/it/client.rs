@@ -131,9 +131,9 @@ fn a_client_cannot_tick_or_use_the_kind_of_the_timers() {
     block_on(async {
         let error = store.tick(tick).await.unwrap_err();
         assert!(error.to_string().contains("the service starts the runs"), "{error}");
-        let put = Put::new(Kind::new(SCHEDULE_TIMERS).unwrap(), id("a"), Body::default());
+        let put = Put::new(Kind::with_reserved(SCHEDULE_TIMERS).unwrap(), id("a"), Body::default());
         let error = store.put(vec![put]).await.unwrap().remove(0).unwrap_err();
-        assert!(error.to_string().contains("contains the timers of schedules"), "{error}");
+        assert!(error.to_string().contains("is reserved"), "{error}");
     });
 }
 

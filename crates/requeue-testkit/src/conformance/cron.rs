@@ -1,10 +1,13 @@
 //! Schedules and ticks.
 
 use crate::harness::{Harness, id, job, kind, mail, secs, text};
+use requeue::ManualClock;
 use requeue_jobs::{
-    Body, Invalid, JobState, Missed, Priority, PutOutcome, Retention, Schedule, ScheduleCondition,
-    StoreError, Tick, TickJob, Ticked, Timestamp,
+    Body, Change, ChangeKind, Changed, Claim, Invalid, JobState, Jobs, Kind, Missed, Priority,
+    PutOutcome, Retention, SCHEDULE_TIMERS, Schedule, ScheduleCondition, ScheduleSpec,
+    ScheduleTicker, StoreError, Tick, TickJob, Ticked, Timestamp, WallClock, WorkerName,
 };
+use std::sync::Arc;
 
 fn nightly(next: Timestamp) -> Schedule {
     Schedule {
@@ -223,4 +226,80 @@ pub(crate) async fn a_tick_puts_a_job_again_that_is_done(h: &Harness) {
         assert_eq!(h.view("nightly").await.state, JobState::Done);
         h.advance(secs(60));
     }
+}
+
+/// Returns a node whose clock shows the present time of the store.
+fn node(h: &Harness) -> (Jobs, ScheduleTicker) {
+    let wall_clock = WallClock::manual(&ManualClock::new(), h.now());
+    let jobs = Jobs::with_wall_clock(Arc::clone(&h.store), wall_clock);
+    let ticker = ScheduleTicker::new(&jobs, "node").expect("a valid name");
+    (jobs, ticker)
+}
+
+async fn step(h: &Harness) -> usize {
+    node(h).1.step().await.expect("the store works")
+}
+
+async fn set_missing_timers(h: &Harness) -> usize {
+    node(h).1.set_missing_timers().await.expect("the store works")
+}
+
+async fn every_minute(h: &Harness) {
+    let set = node(h).0;
+    let set = set.set_schedule("mail", "poll", ScheduleSpec::every(secs(60)));
+    assert!(set.await.expect("the schedule is valid").next.is_some());
+}
+
+fn timers() -> Kind {
+    Kind::with_reserved(SCHEDULE_TIMERS).expect("a valid kind")
+}
+
+async fn cancel_timer(h: &Harness) -> Changed {
+    let change = Change { kind: timers(), id: id("mail/poll"), action: ChangeKind::Cancel };
+    h.store.change(vec![change]).await.expect("the call succeeds").remove(0).expect("it exists")
+}
+
+pub(crate) async fn a_schedule_whose_timer_is_missing_runs_again_and_no_run_twice(h: &Harness) {
+    every_minute(h).await;
+    assert_eq!(set_missing_timers(h).await, 0);
+    h.advance(secs(60));
+    assert_eq!(cancel_timer(h).await, Changed::Removed);
+    assert_eq!((step(h).await, h.get("poll").await), (0, None), "nothing starts the run");
+    h.advance(secs(30));
+    assert_eq!((set_missing_timers(h).await, set_missing_timers(h).await), (1, 0));
+    assert_eq!((step(h).await, step(h).await), (1, 0));
+    let first = h.view("poll").await.generation;
+    // Between the tick and the next timer: the run was started.
+    assert_eq!(cancel_timer(h).await, Changed::Removed);
+    assert_eq!((set_missing_timers(h).await, step(h).await), (1, 0));
+    assert_eq!(h.view("poll").await.generation, first, "it was not started twice");
+    let claimed = h.claim().await;
+    h.ack(&claimed).await;
+    h.advance(secs(30));
+    assert_eq!(step(h).await, 1);
+    assert!(h.view("poll").await.generation > first);
+}
+
+pub(crate) async fn a_timer_that_is_cancelled_while_a_node_holds_it_is_set_again(h: &Harness) {
+    every_minute(h).await;
+    h.advance(secs(60));
+    // A node that stops before it has started the run.
+    let claim = Claim {
+        kinds: vec![timers()],
+        max: 1,
+        lease: Some(secs(10)),
+        worker: WorkerName::new("stopped").expect("a valid name"),
+        nonce: 7,
+    };
+    assert_eq!(h.store.claim(claim).await.expect("the call succeeds").jobs.len(), 1);
+    assert_eq!(set_missing_timers(h).await, 0, "it is being ticked");
+    assert_eq!(cancel_timer(h).await, Changed::Ending);
+    assert_eq!((set_missing_timers(h).await, set_missing_timers(h).await), (1, 0));
+    assert_eq!((step(h).await, h.get("poll").await), (0, None), "its lease has not ended");
+    h.advance(secs(10));
+    assert_eq!((step(h).await, step(h).await), (1, 0));
+    let generation = h.view("poll").await.generation;
+    h.advance(secs(20));
+    assert_eq!((set_missing_timers(h).await, step(h).await), (0, 0));
+    assert_eq!(h.view("poll").await.generation, generation);
 }

@@ -1,6 +1,6 @@
 //! Schedules: the API, and the runs that servers start.
 
-use crate::api::support::{BEGAN_AT, Server, detail, until};
+use crate::api::support::{BEGAN_AT, Server, detail, request, until};
 use crate::support;
 use requeue::ManualClock;
 use requeue_http::HttpStore;
@@ -265,38 +265,90 @@ fn a_run_can_be_started_now() {
 }
 
 #[test]
-fn the_kind_of_the_timers_can_be_read_but_not_used() {
+fn reserved_kinds_can_be_read_and_not_changed_by_any_request() {
     let server = Server::start();
     server.call("PUT", DAILY, json!({"every": "1h"})).json();
     let timers = "/v1/kinds/requeue.schedules";
-    let list = server.get(&format!("{timers}/jobs")).json();
-    assert_eq!(list["jobs"][0]["id"], "mail/daily");
-    assert_eq!(list["jobs"][0]["due"], "2026-12-01T09:00:00.000Z");
-    for (method, path, body, field) in [
-        ("PUT", format!("{timers}/jobs/a"), json!({}), "kind"),
-        ("PUT", timers.to_owned(), json!({"paused": true}), "kind"),
-        ("PATCH", timers.to_owned(), json!({"concurrency": 1}), "kind"),
-        ("DELETE", timers.to_owned(), json!(null), "kind"),
-        ("POST", format!("{timers}/pause"), json!(null), "kind"),
-        ("PUT", format!("{timers}/schedules/a"), json!({"every": "1h"}), "kind"),
-        (
-            "POST",
-            "/v1/claim".to_owned(),
-            json!({"kinds": ["mail", "requeue.schedules"]}),
-            "kinds[1]",
-        ),
-    ] {
-        let problem = server.call(method, &path, body).is("reserved");
-        assert_eq!((&problem["field"], &problem["status"]), (&json!(field), &json!(409)), "{path}");
+    let read = || {
+        for path in ["", "/count", "/errors", "/settings", "/upcoming", "/schedules"] {
+            server.get(&format!("{timers}{path}")).json();
+        }
+        let list = server.get(&format!("{timers}/jobs")).json();
+        assert_eq!(list["jobs"][0]["due"], "2026-12-01T09:00:00.000Z");
+        let job = server.get(&format!("{timers}/jobs/mail%2Fdaily")).json();
+        assert_eq!(job, list["jobs"][0]);
+        (list, server.get(timers).json()["settings"].clone())
+    };
+    let before = read();
+
+    // Every operation on one kind that changes anything.
+    let document = server.get("/v1/openapi.json").json();
+    let mut count = 0;
+    for (path, operations) in document["paths"].as_object().expect("an object") {
+        for method in operations.as_object().expect("an object").keys() {
+            if !path.contains("{kind}") || method == "get" {
+                continue;
+            }
+            let path = path.replace("{kind}", "requeue.schedules").replace("{id}", "mail%2Fdaily");
+            let problem = server.call(&method.to_uppercase(), &path, json!({})).is("reserved");
+            let found = (&problem["field"], &problem["status"]);
+            assert_eq!(found, (&json!("kind"), &json!(409)), "{method} {path}");
+            count += 1;
+        }
     }
-    let jobs =
-        json!({"jobs": [{"kind": "mail", "id": "a"}, {"kind": "requeue.schedules", "id": "a"}]});
-    let results = server.call("POST", "/v1/put", jobs).results();
-    assert_eq!(results[0]["outcome"], "created");
-    assert_eq!(results[1]["error"]["field"], "jobs[1].kind");
-    // An import sets the default settings of every kind.
-    server.call("PUT", timers, json!({})).json();
-    server.call("DELETE", &format!("{timers}/jobs/mail%2Fdaily"), json!(null)).json();
+    assert!(count >= 14, "{count} operations");
+
+    for kind in ["requeue.schedules", "requeue.x", "requeue."] {
+        for path in ["/v1/claim", "/v1/wait"] {
+            let problem =
+                server.call("POST", path, json!({"kinds": ["mail", kind]})).is("reserved");
+            assert_eq!(problem["field"], "kinds[1]", "{path}");
+        }
+        let job = |what: &str| json!({"kind": kind, "id": "mail/daily", "what": what});
+        let put =
+            json!({"jobs": [{"kind": "mail", "id": "a"}, {"kind": kind, "id": "mail/daily"}]});
+        let change = json!({"jobs": [job("cancel"), job("run-now"), job("revive")]});
+        let moved = json!({"kind": kind, "id": "mail/daily", "what": "reschedule", "delay": "9d"});
+        let receipt = format!("660584e864d88.510a03a22be957e0.{kind}/mail/daily");
+        let settle = |how: &str| json!({"receipt": receipt, "how": how, "delay": "9d"});
+        for (path, batch, field) in [
+            ("/v1/put", put, "kind"),
+            ("/v1/change", change, "kind"),
+            ("/v1/change", json!({"jobs": [moved]}), "kind"),
+            ("/v1/settle", json!({"leases": [settle("bury"), settle("requeue")]}), "receipt"),
+            ("/v1/ack", json!({"leases": [{"receipt": receipt}]}), "receipt"),
+            ("/v1/extend", json!({"leases": [{"receipt": receipt}]}), "receipt"),
+        ] {
+            let results = server.call("POST", path, batch.clone()).results();
+            let refused = results.iter().filter(|result| result.get("error").is_some());
+            let mut refused = refused.map(|result| &result["error"]).peekable();
+            assert!(refused.peek().is_some(), "{path} {batch}");
+            for error in refused {
+                assert_eq!(error["type"], "/v1/problems/reserved", "{path} {error}");
+                assert!(error["field"].as_str().expect("a field").ends_with(field), "{error}");
+            }
+        }
+        assert_eq!(server.get("/v1/kinds/mail/jobs/a").json()["state"], "ready");
+    }
+
+    // An import with a timer that is due in 2999, and numbers that would stop all schedules.
+    let highest = (1_u64 << 53) - 1;
+    let export = server.get("/v1/export").text().to_owned();
+    assert!(!export.contains("requeue.schedules"), "{export}");
+    let line = |value: Value| format!("{value}\n");
+    let kind_line = export.lines().find(|line| line.contains("\"type\":\"kind\"")).expect("a kind");
+    let kind_line = kind_line.replace("\"mail\"", "\"requeue.schedules\"");
+    let mut kind: Value = serde_json::from_str(&kind_line).expect("JSON");
+    (kind["generation"], kind["fence"]) = (json!(highest), json!(highest));
+    kind["settings"]["paused"] = json!(true);
+    let header = export.lines().next().expect("a header");
+    let end = json!({"type": "end", "kinds": 1, "schedules": 0, "jobs": 0});
+    let hostile = format!("{header}\n{}{}", line(kind), line(end));
+    let mut client = server.client();
+    client.send(&request("POST", "/v1/import", "application/jsonl", hostile.as_bytes()));
+    let imported = client.response().json();
+    assert_eq!(imported["kept"], 1, "{imported}");
+    assert_eq!(read(), before);
 }
 
 /// Claims a job of the kind, as soon as there is one.
@@ -337,7 +389,6 @@ fn a_server_starts_the_runs_of_schedules() {
 fn imported_schedules_run() {
     let from = Server::start();
     from.call("PUT", DAILY, json!({"every": "1h"})).json();
-    from.call("DELETE", "/v1/kinds/requeue.schedules/jobs/mail%2Fdaily", json!(null)).json();
     let export = from.get("/v1/export");
     let to = Server::with_schedules();
     let mut client = to.client();
