@@ -1,6 +1,6 @@
 //! Checks that the tables are consistent.
 
-use crate::database::Failure;
+use crate::database::{Failure, OWN_PATH};
 use crate::statements::{Sql, in_schema};
 use crate::store::PostgresStore;
 use requeue_jobs::StoreError;
@@ -40,11 +40,16 @@ impl PostgresStore {
         let text = in_schema(PROBLEMS, &shared.database.options.schema);
         let check = self.shared.database.spawn(async move {
             let sql = Sql { text, types: Vec::new() };
-            let rows = shared.database.query(&sql, &[]).await.map_err(Failure::for_read)?;
+            let mut session = shared.database.session().await?;
+            session.begin().await?;
+            session.execute(OWN_PATH).await?;
+            let rows = session.query(&sql, &[]).await?;
+            session.commit().await?;
             Ok(rows.iter().map(|row| row.get(0)).collect())
         });
         check
             .await
-            .unwrap_or_else(|error| Err(StoreError::Unavailable { reason: error.to_string() }))
+            .map_err(|error| StoreError::Unavailable { reason: error.to_string() })?
+            .map_err(Failure::for_read)
     }
 }

@@ -35,6 +35,13 @@ use tokio_postgres::{AsyncMessage, Config, Row};
 
 pub(crate) type Params<'a> = [&'a (dyn ToSql + Sync)];
 
+/// Lets the rest of a transaction look up names only among those of Postgres, whatever `search_path` the connection has. For
+/// temporary tables of the transaction, too.
+///
+/// It is not set once for each connection: a connection pooler would pass it on to applications, and PgBouncer does not accept it
+/// as an option of a connection. So single statements have to do without it.
+pub(crate) const OWN_PATH: &str = "set local search_path = pg_catalog, pg_temp";
+
 /// How often a statement is repeated that the server has rolled back, because of a deadlock for example.
 const REPEATS: usize = 10;
 

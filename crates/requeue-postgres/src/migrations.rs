@@ -2,8 +2,11 @@
 //!
 //! The files in `sql/` are applied in order, each once, in one transaction. Several processes may start at
 //! the same time: an advisory lock lets one of them migrate.
+//!
+//! What a table, view or function of them refers to is looked up when it is created. The migration therefore runs under a
+//! `search_path` of its own.
 
-use crate::database::{Database, Failure, Session};
+use crate::database::{Database, Failure, OWN_PATH, Session};
 use crate::error::PostgresConnectError;
 use crate::statements::{Sql, in_schema};
 use tokio_postgres::types::Type;
@@ -56,8 +59,8 @@ pub(crate) async fn migrate(database: &Database) -> Result<Migrated, PostgresCon
     };
     let mut session = database.session().await.map_err(failed)?;
     let facts = sql(
-        "select current_setting('server_version_num')::int, current_setting('server_version'), \
-         current_setting('server_encoding'), pg_is_in_recovery()",
+        "select pg_catalog.current_setting('server_version_num')::int, pg_catalog.current_setting('server_version'), \
+         pg_catalog.current_setting('server_encoding'), pg_catalog.pg_is_in_recovery()",
         [],
     );
     let facts = session.query(&facts, &[]).await.map_err(failed)?;
@@ -94,7 +97,8 @@ pub(crate) async fn migrate(database: &Database) -> Result<Migrated, PostgresCon
         found = version_of(&mut session, &schema).await.map_err(failed)?;
     }
     if found == VERSION {
-        recount_if_moved(&mut session, &schema).await.map_err(failed)?;
+        let recount = in_schema("select requeue._recount_if_moved()", &schema);
+        session.query(&sql(&recount, []), &[]).await.map_err(failed)?;
     }
     if found > VERSION {
         let known = VERSION;
@@ -115,42 +119,26 @@ pub(crate) async fn migrate(database: &Database) -> Result<Migrated, PostgresCon
     Ok(Migrated { from, to: found })
 }
 
-/// Counts jobs anew if the tables come from another cluster of servers, by a dump for example. Clusters that were copied
-/// from one have the same identifier; but then transaction ids may be there that this cluster has not used yet.
-async fn recount_if_moved(session: &mut Session<'_>, schema: &str) -> Result<(), Failure> {
-    let has_moved = in_schema(
-        "select c.system_identifier <> s.system_identifier \
-           or exists (select from requeue.total t where t.upto > pg_snapshot_xmax(pg_current_snapshot())) \
-           or exists (select from requeue.delta d where d.xid >= pg_snapshot_xmax(pg_current_snapshot())) \
-         from requeue.cluster c, pg_control_system() s",
-        schema,
-    );
-    let rows = session.query(&sql(&has_moved, []), &[]).await?;
-    if rows.first().is_some_and(|row| row.get(0)) {
-        let recount = in_schema("select requeue._recount()", schema);
-        session.query(&sql(&recount, []), &[]).await?;
-    }
-    Ok(())
-}
-
 /// Returns the version of the tables, 0 if there are none.
 async fn version_of(session: &mut Session<'_>, schema: &str) -> Result<i32, Failure> {
     // Not `to_regclass`: it would use what the connection remembers about the schema from before it
     // waited for the lock.
     let exists = sql(
-        "select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace \
-         where n.nspname = $1 and c.relname = 'migration'",
-        [Type::TEXT],
+        "select 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace \
+         where n.nspname operator(pg_catalog.=) $1 and c.relname operator(pg_catalog.=) 'migration'",
+        [Type::NAME],
     );
     if session.query(&exists, &[&schema]).await?.is_empty() {
         return Ok(0);
     }
-    let highest = in_schema("select coalesce(max(version), 0) from requeue.migration", schema);
+    let highest =
+        in_schema("select coalesce(pg_catalog.max(version), 0) from requeue.migration", schema);
     Ok(session.query(&sql(&highest, []), &[]).await?[0].get(0))
 }
 
 /// Applies what is missing, and returns the version before. The transaction has begun.
 async fn update(session: &mut Session<'_>, schema: &str) -> Result<i32, Failure> {
+    session.execute(OWN_PATH).await?;
     let lock = sql(
         "select 1 from pg_advisory_xact_lock(hashtext('requeue migrations'), hashtext($1))",
         [Type::TEXT],

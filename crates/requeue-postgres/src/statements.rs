@@ -1,11 +1,16 @@
 //! The SQL statements, with the types of their parameters.
+//!
+//! They may run on connections with any `search_path`: that of an application, or of a database in which others can create
+//! operators, functions and types. So nothing in them is looked up by it. Operators are written as `==`, built-in
+//! functions and types with `pg_catalog`, and what needs more than a few of them is a function of the schema. A test
+//! checks all of them.
 
 use tokio_postgres::types::Type;
 
 /// The columns of a job, in the order in which [`rows`](crate::rows) reads them.
 pub(crate) const COLUMNS: &str = "list, priority, at, place, due, generation, created_at, updated_at, attempts, deaths, floor, \
      first_put_at, fence, nonce, claimed_at, cancelled, next_generation, next_due, next_put_at, next_priority, id, worker, \
-     content_type, next_content_type, failures::text, body, next_body, result";
+     content_type, next_content_type, failures::pg_catalog.text, body, next_body, result";
 
 /// A statement.
 pub(crate) struct Sql {
@@ -23,10 +28,18 @@ macro_rules! statements {
         impl Statements {
             pub(crate) fn new(schema: &str) -> Self {
                 let sql = |text: &str, types: Vec<Type>| Sql {
-                    text: in_schema(&text.replace("COLUMNS", COLUMNS), schema),
+                    text: in_schema(
+                        &text.replace("COLUMNS", COLUMNS).replace("==", "operator(pg_catalog.=)"),
+                        schema,
+                    ),
                     types,
                 };
                 Statements { $($name: sql($text, vec![$(Type::$type),*]),)* }
+            }
+
+            /// Returns all statements.
+            pub(crate) fn all(&self) -> Vec<&Sql> {
+                vec![$(&self.$name),*]
             }
         }
     };
@@ -34,12 +47,13 @@ macro_rules! statements {
 
 statements! {
     /// The numbers of kinds, by name.
-    find_kinds(TEXT_ARRAY) = "select name, kind_id from requeue.kind where name = any($1)";
-    make_kinds(TEXT_ARRAY) = "select n, requeue._kind_id(n) from unnest($1::text[]) n order by n";
+    find_kinds(TEXT_ARRAY) = "select name, kind_id from requeue.kind where name == any($1)";
+    make_kinds(TEXT_ARRAY) = "select n, requeue._kind_id(n) from pg_catalog.unnest($1) n order by n";
     kind_id(TEXT) = "select requeue._kind_id($1)";
     /// The number of a kind if the transaction sees it, and the isolation level.
     visible_kind(TEXT) =
-        "select (select kind_id from requeue.kind where name = $1), current_setting('transaction_isolation')";
+        "select (select kind_id from requeue.kind where name == $1), \
+         pg_catalog.current_setting('transaction_isolation')";
     now(INT8) = "select requeue._now($1)";
     put(
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
@@ -57,14 +71,14 @@ statements! {
         "select id, ends_at from requeue._extend($1, $2, $3, $4, $5, $6)";
 
     // Calls that run the rules in this process.
-    lock_kind(INT4) = "select 1 from pg_advisory_xact_lock('requeue.kind'::regclass::oid::int, $1)";
+    lock_kind(INT4) = "select 1 from pg_catalog.pg_advisory_xact_lock('requeue.kind'::pg_catalog.regclass::pg_catalog.oid::int, $1)";
     lock_jobs(INT4, TEXT_ARRAY) = "select COLUMNS from requeue._lock($1, $2)";
     lock_claimable(INT8, INT4, INT4, INT4, INT4, INT8) =
         "select COLUMNS from requeue._lock_claimable($1, $2, $3, $4, $5, $6)";
     lock_oldest(INT8, INT4) = "select COLUMNS from requeue._lock_oldest($1, $2)";
     lock_schedule(INT4, TEXT) =
         "select id, rule, time_zone, content_type, body, missed, next from requeue.schedule \
-         where kind_id = $1 and id = $2 for update";
+         where kind_id == $1 and id == $2 for update";
     context(INT8, INT4, INT4) =
         "select now, generation_offset, fence_offset, is_near_limit, settings, dead, done, leased, generation, fence, \
          rate_parts, rate_at, expired, numbers from requeue._context($1, $2, $3)";
@@ -79,68 +93,61 @@ statements! {
         "insert into requeue.delta (kind_id, pending, leased, dead, done, generation, fence, removed) \
          values ($1, $2, $3, $4, $5, $6, $7, $8)";
     add_rate_use(INT4, INT8, INT8) = "insert into requeue.rate_use (kind_id, parts, at) values ($1, $2, $3)";
-    move_schedule(INT4, TEXT, INT8) = "update requeue.schedule set next = $3 where kind_id = $1 and id = $2";
+    move_schedule(INT4, TEXT, INT8) = "update requeue.schedule set next = $3 \
+         where kind_id == $1 and id == $2";
     raise_offsets(INT4, INT8, INT8) =
-        "update requeue.kind set \
-         generation_offset = greatest(generation_offset, $2 - (select last_value from requeue.number)), \
-         fence_offset = greatest(fence_offset, $3 - (select last_value from requeue.number)), \
-         is_near_limit = is_near_limit or greatest($2, $3) > 9007199254740991 - 1099511627776 where kind_id = $1";
+        "select requeue._raise_offsets($1, $2, $3)";
 
     get(INT8, TEXT, TEXT) =
-        "select requeue._now($1), COLUMNS from requeue.job where kind_id = (select kind_id from requeue.kind where name = $2) and id = $3";
+        "select requeue._now($1), COLUMNS from requeue.job \
+         where kind_id == (select kind_id from requeue.kind where name == $2) and id == $3";
     /// Jobs of some lists and times, by id. One row more than fits by bytes.
     list(INT8, INT4, TEXT, TEXT, BOOL, INT4, INT4, INT8, INT8, INT4, INT8) =
-        "select requeue._now($1), COLUMNS from ( \
-           select j.*, sum(j.length) over (order by id rows unbounded preceding) - j.length as before from ( \
-             select j.*, octet_length(body) + coalesce(octet_length(next_body), 0) + coalesce(octet_length(result), 0) as length \
-             from requeue._page($2, $3, $4, $5, $6, $7, $8, $9, $10) j) j) j \
-         where before <= $11 order by id";
+        "select requeue._now($1), COLUMNS from requeue._page($2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
     /// Jobs of some lists and times, by time.
     list_by_time(INT8, INT4, INT4, INT4, INT8, INT8, INT8, INT8, BOOL, INT4, INT8) =
-        "select requeue._now($1), COLUMNS from ( \
-           select j.*, sum(j.length) over (order by n rows unbounded preceding) - j.length as before from ( \
-             select j.*, row_number() over (order by case when $9 then -at else at end, case when $9 then -place else place end) as n, \
-               octet_length(body) + coalesce(octet_length(next_body), 0) + coalesce(octet_length(result), 0) as length \
-             from requeue._page_by_time($2, $3, $4, $5, $6, $7, $8, $9, $10) j \
-             order by n limit $10) j) j \
-         where before <= $11 order by n";
+        "select requeue._now($1), COLUMNS from requeue._page_by_time($2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
     views(INT8, TEXT) =
         "select k.name, v.settings, v.pending, v.leased, v.dead, v.done, v.ready, v.oldest, v.generation, v.fence, \
          v.throttled_until, v.has_schedules from requeue.kind k cross join lateral requeue._view($1, k.kind_id) v \
-         where $2::text is null or k.name = $2 order by k.name";
+         where $2 is null or k.name == $2 order by k.name";
     upcoming(INT4, INT8, INT8, INT8) =
-        "select (j.at - $2) / $3, count(*) from generate_series(0, 9) l (list) cross join lateral ( \
-           select at from requeue.job where kind_list = $1::bigint * 32 + l.list and at >= $2 and at < $4) j group by 1";
+        "select span, jobs from requeue._upcoming($1, $2, $3, $4)";
     /// Also returns those of the kinds in `$6` that exist.
     peek(INT8, INT4_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, TEXT_ARRAY) =
         "select kind, next, null from requeue._peek($1, $2, $3, $4, $5) \
-         union all select kind_id, 0, name from requeue.kind where name = any($6)";
+         union all select kind_id, 0, name from requeue.kind where name == any($6)";
     reap(INT8, INT4, INT4, INT8) = "select dropped, expired from requeue._reap($1, $2, $3, $4)";
     kind_names() = "select name, kind_id from requeue.kind order by name";
 
-    settings(TEXT) = "select settings::text from requeue.kind where name = $1";
+    settings(TEXT) =
+        "select settings::pg_catalog.text from requeue.kind where name == $1";
     set(
         INT4, TEXT, BOOL, INT8, INT8, INT8, INT8, INT8, BOOL, INT8, INT8, INT8, INT8
-    ) = "update requeue.kind set settings = $2::json, paused = $3, lease = $4, concurrency = $5, rate_jobs = $6, rate_per = $7, \
-         rate_burst = $8, keeps_done = $9, max_dead = $10, max_dead_age = $11, max_done = $12, max_done_age = $13 where kind_id = $1";
+    ) = "update requeue.kind set settings = $2::pg_catalog.json, paused = $3, lease = $4, concurrency = $5, rate_jobs = $6, rate_per = $7, \
+         rate_burst = $8, keeps_done = $9, max_dead = $10, max_dead_age = $11, max_done = $12, max_done_age = $13 \
+         where kind_id == $1";
     /// Serializes changes of the settings and schedules of a kind.
-    lock_settings(INT4) = "select settings::text from requeue.kind where kind_id = $1 for no key update";
-    reset_rate(INT4) = "delete from requeue.rate_use where kind_id = $1";
+    lock_settings(INT4) =
+        "select settings::pg_catalog.text from requeue.kind where kind_id == $1 for no key update";
+    reset_rate(INT4) = "delete from requeue.rate_use where kind_id == $1";
     schedules(TEXT) =
         "select id, rule, time_zone, content_type, body, missed, next from requeue.schedule \
-         where kind_id = (select kind_id from requeue.kind where name = $1) order by id";
+         where kind_id == (select kind_id from requeue.kind where name == $1) order by id";
     schedule(TEXT, TEXT) =
         "select id, rule, time_zone, content_type, body, missed, next from requeue.schedule \
-         where kind_id = (select kind_id from requeue.kind where name = $1) and id = $2";
+         where kind_id == (select kind_id from requeue.kind where name == $1) and id == $2";
     sum_schedules(INT4, TEXT) =
-        "select count(*), coalesce(sum(octet_length(body)), 0)::bigint from requeue.schedule where kind_id = $1 and id <> $2";
+        "select pg_catalog.count(*), coalesce(pg_catalog.sum(pg_catalog.octet_length(body)), 0) from requeue.schedule \
+         where kind_id == $1 and id operator(pg_catalog.<>) $2";
     set_schedule(INT4, TEXT, TEXT, TEXT, TEXT, BYTEA, INT2, INT8) =
         "insert into requeue.schedule (kind_id, id, rule, time_zone, content_type, body, missed, next) \
          values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (kind_id, id) do update set rule = excluded.rule, \
          time_zone = excluded.time_zone, content_type = excluded.content_type, body = excluded.body, \
          missed = excluded.missed, next = excluded.next";
     remove_schedule(TEXT, TEXT) =
-        "delete from requeue.schedule where kind_id = (select kind_id from requeue.kind where name = $1) and id = $2 returning 1";
+        "delete from requeue.schedule \
+         where kind_id == (select kind_id from requeue.kind where name == $1) and id == $2 returning 1";
 }
 
 /// Replaces the name of the schema.
@@ -154,19 +161,10 @@ mod tests {
 
     #[test]
     fn every_statement_has_a_type_for_each_parameter() {
-        let all = Statements::new("s");
-        for sql in [
-            &all.put,
-            &all.claim,
-            &all.write,
-            &all.list,
-            &all.list_by_time,
-            &all.set,
-            &all.set_schedule,
-        ] {
+        for sql in Statements::new("s").all() {
             let highest = (1..100).take_while(|n| sql.text.contains(&format!("${n}"))).count();
             assert_eq!(highest, sql.types.len(), "{}", sql.text);
+            assert!(!sql.text.contains("requeue."), "{}", sql.text);
         }
-        assert!(!all.list.text.contains("requeue."));
     }
 }

@@ -21,6 +21,7 @@ use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio_postgres::types::Type;
 
 /// A [`Store`] that keeps jobs in Postgres.
 ///
@@ -168,6 +169,13 @@ impl PostgresStore {
         })??;
         watch::start(&shared);
         Ok(PostgresStore { shared })
+    }
+
+    /// Returns all statements, with the types of their parameters. For tests.
+    #[doc(hidden)]
+    pub fn statements(&self) -> Vec<(String, Vec<Type>)> {
+        let all = self.shared.statements.all();
+        all.into_iter().map(|sql| (sql.text.clone(), sql.types.clone())).collect()
     }
 
     /// Runs a call on the thread of the connections. If its future is dropped, the call continues.

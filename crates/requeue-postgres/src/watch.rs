@@ -359,7 +359,7 @@ fn channel(shared: &Shared) -> String {
 /// Notifies other processes of kinds with new jobs.
 async fn announce(shared: Weak<Shared>, watch: Arc<Watch>) {
     let sql = crate::statements::Sql {
-        text: "select pg_notify($1, $2)".to_owned(),
+        text: "select pg_catalog.pg_notify($1, $2)".to_owned(),
         types: vec![Type::TEXT, Type::TEXT],
     };
     loop {

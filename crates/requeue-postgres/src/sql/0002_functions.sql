@@ -1,22 +1,25 @@
 -- Functions of the store. Those with the prefix `_` are internal: their arguments may change with each version.
+--
+-- No name is looked up by the `search_path` of the caller, who may have operators and functions of others in it. PL/pgSQL looks
+-- up names when it runs, so these functions set a path. The bodies of SQL functions are `begin atomic`: they are parsed here,
+-- under the path of the migration, and can still be inlined.
 
 -- The time in milliseconds: the server's, or that of a test.
-create function requeue._now(of_test bigint) returns bigint language sql as $$
-  select coalesce(of_test, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
-$$;
+create function requeue._now(of_test bigint) returns bigint language sql
+return coalesce(of_test, floor(extract(epoch from clock_timestamp()) * 1000)::bigint);
 
 -- A number that is another one after each start of the server and, since Postgres 15, after the crash of one of its processes:
 -- that resets the statistics. With `synchronous_commit=off`, it loses the latest transactions, too. Earlier versions would have to
 -- wait for the statistics.
-create function requeue._start() returns bigint language sql stable as $$
-  select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint
-    + case when current_setting('server_version_num')::int >= 150000
-      then coalesce((extract(epoch from pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint, 0) else 0 end
-$$;
+create function requeue._start() returns bigint language sql stable
+return (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint
+  + case when current_setting('server_version_num')::int >= 150000
+    then coalesce((extract(epoch from pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint, 0) else 0 end;
 
 -- Numbers rise even after a failover to a server that lacks the latest transactions, because they are raised to the clock
 -- once per server start. This waits only for another session that does the same.
-create function requeue._raise_numbers() returns void language plpgsql as $$
+create function requeue._raise_numbers() returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 declare
   started bigint := requeue._start();
   clock bigint;
@@ -49,13 +52,13 @@ end $$;
 -- For the first time, so that it is not lost.
 select requeue._raise_numbers();
 
--- Whether numbers were raised since the server has started. Inlined into the statements that call it.
-create function requeue._is_raised() returns boolean language sql as $$
-  select (select last_value from requeue.raised_at) = requeue._start()
-$$;
+-- Whether numbers were raised since the server has started.
+create function requeue._is_raised() returns boolean language sql
+return (select last_value from requeue.raised_at) = requeue._start();
 
 -- Returns the number of a kind, and creates the kind if there is none. Null: there are too many kinds.
-create function requeue._kind_id(kind text) returns int language plpgsql as $$
+create function requeue._kind_id(kind text) returns int language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 declare found_id int;
 begin
   select k.kind_id into found_id from requeue.kind k where k.name = kind;
@@ -76,13 +79,14 @@ end $$;
 
 -- Whether a transaction that `before` does not show has removed a job with a later generation than this.
 create function requeue._removed_since(of_kind int, than bigint, before pg_snapshot) returns boolean language sql
-set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+set jit = off set enable_seqscan = off set enable_bitmapscan = off
+begin atomic
   select exists (select from requeue.delta d where d.kind_id = of_kind and d.xid >= pg_snapshot_xmax(before) and d.removed and d.generation > than)
     or exists (select from pg_snapshot_xip(before) r (xid) cross join lateral (
       select from requeue.delta d where d.kind_id = of_kind and d.xid = r.xid and d.removed and d.generation > than) d)
     -- They may have been added up since.
-    or coalesce((select t.upto from requeue.total t where t.kind_id = of_kind order by t.number desc limit 1) > pg_snapshot_xmax(before), false)
-$$;
+    or coalesce((select t.upto from requeue.total t where t.kind_id = of_kind order by t.number desc limit 1) > pg_snapshot_xmax(before), false);
+end;
 
 -- Puts jobs of one kind. The ids are distinct. Arrays that are null have only default values.
 --
@@ -95,6 +99,7 @@ create function requeue._put(of_test bigint, of_kind int, ids text[], bodies byt
   -- 0 none, 1 if absent, 2 if new, 3 if generation
   conditions smallint[], expected bigint[])
 returns table (job_id text, outcome smallint, generation bigint) language plpgsql
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
 declare
   now bigint := requeue._now(of_test);
@@ -285,7 +290,7 @@ end $$;
 create function requeue._reschedule(of_test bigint, kind_name text, job_id text, new_body bytea, new_type text, delay bigint,
   due_at bigint, new_priority smallint, expected bigint)
 returns table (outcome text, number bigint, of_kind int) language plpgsql
-set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
 declare
   k requeue.kind;
   j requeue.job;
@@ -363,7 +368,8 @@ end $$;
 
 -- The latest totals of a kind, exact for the snapshot of the statement.
 create function requeue._totals(of_kind int)
-returns table (pending bigint, leased bigint, dead bigint, done bigint, generation bigint, fence bigint) language sql stable as $$
+returns table (pending bigint, leased bigint, dead bigint, done bigint, generation bigint, fence bigint) language sql stable
+begin atomic
   with latest as materialized (
     select * from requeue.total t where t.kind_id = of_kind order by t.number desc limit 1),
   rest as (
@@ -379,12 +385,13 @@ returns table (pending bigint, leased bigint, dead bigint, done bigint, generati
   select coalesce(l.pending, 0) + coalesce(r.pending, 0), coalesce(l.leased, 0) + coalesce(r.leased, 0),
     coalesce(l.dead, 0) + coalesce(r.dead, 0), coalesce(l.done, 0) + coalesce(r.done, 0),
     greatest(l.generation, r.generation, 0), greatest(l.fence, r.fence, 0)
-  from sums r left join latest l on true
-$$;
+  from sums r left join latest l on true;
+end;
 
 -- Acks jobs that have no successor and were not cancelled, of a kind that keeps no done jobs. Returns the ids that are gone.
 -- The ids are sorted, and rows are locked in this order.
 create function requeue._ack(of_kind int, ids text[], fences bigint[], nonces bigint[]) returns setof text language plpgsql
+set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan as $$
 begin
@@ -422,6 +429,7 @@ create function requeue._claim(of_test bigint, of_kind int, most int, of_lease b
   mark_at bigint, mark_place bigint, lease_mark bigint, rescans boolean, acked text[], acked_fences bigint[], acked_nonces bigint[])
 returns table (id text, due bigint, generation bigint, attempts int, created_at bigint, fence bigint, content_type text, body bytea, place bigint)
 language plpgsql
+set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set enable_sort = off
 set lock_timeout = '100ms' set plan_cache_mode = force_generic_plan as $$
 declare
@@ -483,6 +491,7 @@ end $$;
 -- Extends leases that were not cancelled. Returns the ids, with the new ends.
 create function requeue._extend(of_test bigint, of_kind int, ids text[], fences bigint[], nonces bigint[], lengths bigint[])
 returns table (id text, ends_at bigint) language plpgsql
+set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan as $$
 declare
@@ -502,16 +511,18 @@ end $$;
 
 -- Locks and returns jobs by id, in the order of the ids.
 create function requeue._lock(of_kind int, ids text[]) returns setof requeue.job language sql
-set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
+begin atomic
   select j.* from unnest(ids) r (id)
-  cross join lateral (select * from requeue.job j where j.kind_id = of_kind and j.id = r.id for update) j
-$$;
+  cross join lateral (select * from requeue.job j where j.kind_id = of_kind and j.id = r.id for update) j;
+end;
 
 -- Locks and returns the first jobs of each list that are due or whose lease has expired, `most` per list, and bodies of up
 -- to `max_bytes` per list. Skips jobs that other transactions have locked.
 create function requeue._lock_claimable(of_test bigint, of_kind int, from_list int, most_pending int, most_leased int, max_bytes bigint)
 returns setof requeue.job language sql
-set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
+begin atomic
   with c as materialized (
     select l.list, j.ctid as tid, octet_length(j.body) + coalesce(octet_length(j.next_body), 0) as length, j.at, j.place
     from generate_series(from_list, 19) l (list)
@@ -524,12 +535,13 @@ set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_merg
       select c.tid, sum(c.length) over w as sum, row_number() over w as n from c
       window w as (partition by c.list order by c.at, c.place rows unbounded preceding)) s
     where s.sum <= max_bytes or s.n = 1)
-  select j.* from f join requeue.job j on j.ctid = f.tid
-$$;
+  select j.* from f join requeue.job j on j.ctid = f.tid;
+end;
 
 -- Locks and returns the oldest dead and the oldest done job, if the kind should not keep it when one more comes.
 create function requeue._lock_oldest(of_test bigint, of_kind int) returns setof requeue.job language sql
-set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+set jit = off set enable_seqscan = off set enable_bitmapscan = off
+begin atomic
   select j.* from requeue.kind k
   cross join lateral requeue._totals(of_kind) t
   cross join lateral (values (20, t.dead, k.max_dead, k.max_dead_age), (21, t.done, k.max_done, k.max_done_age)) l (list, count, most, age)
@@ -537,14 +549,25 @@ set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
     select * from requeue.job j where j.kind_list = of_kind::bigint * 32 + l.list
       and (l.count >= l.most or j.at < requeue._now(of_test) - l.age)
     order by j.at, j.place limit 1 for update skip locked) j
-  where k.kind_id = of_kind
-$$;
+  where k.kind_id = of_kind;
+end;
+
+-- Raises the numbers of a kind to those that an import has brought.
+create function requeue._raise_offsets(of_kind int, generation bigint, fence bigint) returns void language sql
+begin atomic
+  update requeue.kind k set
+    generation_offset = greatest(k.generation_offset, generation - (select last_value from requeue.number)),
+    fence_offset = greatest(k.fence_offset, fence - (select last_value from requeue.number)),
+    is_near_limit = k.is_near_limit or greatest(generation, fence) > 9007199254740991 - 1099511627776
+  where k.kind_id = of_kind;
+end;
 
 -- What the rules need to know of a kind, and `count` new numbers. Called after the jobs are locked.
 create function requeue._context(of_test bigint, of_kind int, count int)
 returns table (now bigint, generation_offset bigint, fence_offset bigint, is_near_limit boolean, settings text, pending bigint, leased bigint,
   dead bigint, done bigint, generation bigint, fence bigint, rate_parts bigint, rate_at bigint, expired bigint, numbers bigint[])
 language plpgsql
+set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   k requeue.kind;
@@ -571,6 +594,7 @@ end $$;
 -- read the entries of all leases that have ended early: the caller asks again soon.
 create function requeue._peek(of_test bigint, kinds int[], marks_at bigint[], marks_place bigint[], lease_marks bigint[])
 returns table (kind int, next bigint) language plpgsql
+set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   now bigint := requeue._now(of_test);
@@ -626,6 +650,7 @@ end $$;
 -- Adds up the deltas of transactions that have ended, also of those that began after one that has not: it may run for hours.
 -- Returns whether there were any.
 create function requeue._fold(of_kind int) returns boolean language plpgsql
+set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan as $$
 declare
@@ -663,7 +688,8 @@ begin
 end $$;
 
 -- Counts all jobs, and replaces the counts. Puts, claims and acks wait until it is done.
-create function requeue._recount() returns void language plpgsql as $$
+create function requeue._recount() returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 begin
   lock table requeue.job in share row exclusive mode;
   create temporary table recounted on commit drop as
@@ -679,13 +705,28 @@ begin
   delete from requeue.total;
   insert into requeue.total (kind_id, upto, pending, leased, dead, done, generation, fence)
   select r.kind_id, '0'::xid8, r.pending, r.leased, r.dead, r.done, greatest(r.old_generation, r.generation, 0), greatest(r.old_fence, r.fence, 0)
-  from recounted r;
+  from pg_temp.recounted r;
   update requeue.cluster set system_identifier = (select c.system_identifier from pg_control_system() c);
+end $$;
+
+-- Counts all jobs if the tables come from another cluster of servers, by a dump for example. Clusters that were copied from one
+-- have the same identifier; but then transaction ids may be there that this cluster has not used yet.
+create function requeue._recount_if_moved() returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+  if (select c.system_identifier <> s.system_identifier
+      or exists (select from requeue.total t where t.upto > pg_snapshot_xmax(pg_current_snapshot()))
+      or exists (select from requeue.delta d where d.xid >= pg_snapshot_xmax(pg_current_snapshot()))
+    from requeue.cluster c, pg_control_system() s)
+  then
+    perform requeue._recount();
+  end if;
 end $$;
 
 -- Deletes up to `most` dead and `most` done jobs of a kind that are too old or too many, and adds up its counts. Returns how
 -- many jobs were deleted, and whether a lease has expired.
 create function requeue._reap(of_test bigint, of_kind int, most int, lease_mark bigint) returns table (dropped bigint, expired boolean) language plpgsql
+set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan as $$
 declare
@@ -743,6 +784,7 @@ create function requeue._write(of_kind int, deleted text[], ids text[], are_new 
   next_priorities smallint[], workers text[], content_types text[], next_content_types text[], all_failures text[],
   bodies bytea[], next_bodies bytea[], results bytea[])
 returns boolean language plpgsql
+set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan as $$
 declare
@@ -792,34 +834,62 @@ begin
   return added = (select count(*) from unnest(are_new) n where n);
 end $$;
 
--- The first jobs of a kind by id, of some lists and times. Never sorts: the limit is small.
+-- The first jobs of a kind by id, of some lists and times. Never sorts: the limit is small. Ends with the job that exceeds
+-- `max_bytes`: bodies of further ones are not read.
 create function requeue._page(of_kind int, from_id text, to_id text, is_after boolean, first_list int, last_list int, first_at bigint,
-  last_at bigint, most int) returns setof requeue.job language sql stable
-set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
-  select * from requeue.job j
-  where j.kind_id = of_kind and j.id >= from_id and (not is_after or j.id > from_id) and (to_id is null or j.id < to_id)
-    and j.list between first_list and last_list and j.at between first_at and last_at
-  order by j.kind_id, j.id limit most
-$$;
+  last_at bigint, most int, max_bytes bigint) returns setof requeue.job language sql stable
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set enable_sort = off
+begin atomic
+  select j.* from (
+    select f.tid, f.id, sum(f.length) over (order by f.id rows unbounded preceding) - f.length as before from (
+      select j.ctid as tid, j.id,
+        octet_length(j.body) + coalesce(octet_length(j.next_body), 0) + coalesce(octet_length(j.result), 0) as length
+      from requeue.job j
+      where j.kind_id = of_kind and j.id >= from_id and (not is_after or j.id > from_id) and (to_id is null or j.id < to_id)
+        and j.list between first_list and last_list and j.at between first_at and last_at
+      order by j.kind_id, j.id limit most) f) p
+  join requeue.job j on j.ctid = p.tid
+  where p.before <= max_bytes order by p.id;
+end;
 
--- The first `most` jobs of each of some lists, by time, between two places; the last ones if it is descending.
+-- The first `most` jobs of some lists, by time, between two places; the last ones, backwards, if it is descending. Ends with
+-- the job that exceeds `max_bytes`.
 create function requeue._page_by_time(of_kind int, first_list int, last_list int, from_at bigint, from_place bigint, to_at bigint,
-  to_place bigint, is_descending boolean, most int) returns setof requeue.job language sql stable
-set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
-  select j.* from generate_series(first_list, last_list) l (number) cross join lateral (
-    (select * from requeue.job j where not is_descending and j.kind_list = of_kind::bigint * 32 + l.number
-      and (j.at, j.place) >= (from_at, from_place) and (j.at, j.place) <= (to_at, to_place) order by j.at, j.place limit most)
-    union all
-    (select * from requeue.job j where is_descending and j.kind_list = of_kind::bigint * 32 + l.number
-      and (j.at, j.place) >= (from_at, from_place) and (j.at, j.place) <= (to_at, to_place)
-      order by j.at desc, j.place desc limit most)) j
-$$;
+  to_place bigint, is_descending boolean, most int, max_bytes bigint) returns setof requeue.job language sql stable
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set enable_sort = off
+begin atomic
+  select j.* from (
+    select f.tid, f.n, sum(f.length) over (order by f.n rows unbounded preceding) - f.length as before from (
+      select t.tid, row_number() over (order by case when is_descending then -t.at else t.at end,
+          case when is_descending then -t.place else t.place end) as n,
+        octet_length(t.body) + coalesce(octet_length(t.next_body), 0) + coalesce(octet_length(t.result), 0) as length
+      from generate_series(first_list, last_list) l (number) cross join lateral (
+        (select j.ctid as tid, j.* from requeue.job j where not is_descending and j.kind_list = of_kind::bigint * 32 + l.number
+          and (j.at, j.place) >= (from_at, from_place) and (j.at, j.place) <= (to_at, to_place) order by j.at, j.place limit most)
+        union all
+        (select j.ctid as tid, j.* from requeue.job j where is_descending and j.kind_list = of_kind::bigint * 32 + l.number
+          and (j.at, j.place) >= (from_at, from_place) and (j.at, j.place) <= (to_at, to_place)
+          order by j.at desc, j.place desc limit most)) t
+      order by n limit most) f) p
+  join requeue.job j on j.ctid = p.tid
+  where p.before <= max_bytes order by p.n;
+end;
+
+-- The number of pending jobs that fall due in each span of time between two times. Spans without jobs are left out.
+create function requeue._upcoming(of_kind int, from_at bigint, length bigint, to_at bigint)
+returns table (span bigint, jobs bigint) language sql stable
+begin atomic
+  select (j.at - from_at) / length, count(*) from generate_series(0, 9) l (list) cross join lateral (
+    select t.at from requeue.job t where t.kind_list = of_kind::bigint * 32 + l.list and t.at >= from_at and t.at < to_at) j
+  group by 1;
+end;
 
 -- A kind as clients see it. Null settings are the default ones.
 create function requeue._view(of_test bigint, of_kind int)
 returns table (settings text, pending bigint, leased bigint, dead bigint, done bigint, ready bigint, oldest bigint, generation bigint,
   fence bigint, throttled_until bigint, has_schedules boolean)
 language plpgsql
+set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   now bigint := requeue._now(of_test);

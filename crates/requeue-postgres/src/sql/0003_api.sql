@@ -6,7 +6,8 @@
 -- Puts one job. `body` has the content type `content_type`.
 create function requeue._put_one(kind text, id text, body bytea, delay interval, due timestamptz, priority int, mode text,
   max_wait interval, condition text, generation bigint, content_type text, notify boolean)
-returns table (outcome text, new_generation bigint) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+returns table (outcome text, new_generation bigint) language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
 declare
   number int;
   r record;
@@ -67,25 +68,28 @@ end $$;
 create function requeue.put(kind text, id text, body text default '', delay interval default null, due timestamptz default null,
   priority int default 0, mode text default 'replace', max_wait interval default null, condition text default null,
   generation bigint default null, content_type text default 'text/plain', notify boolean default false)
-returns table (outcome text, new_generation bigint) language sql as $$
+returns table (outcome text, new_generation bigint) language sql
+begin atomic
   select * from requeue._put_one(kind, id, convert_to(body, 'UTF8'), delay, due, priority, mode, max_wait, condition, generation,
-    content_type, notify)
-$$;
+    content_type, notify);
+end;
 
 create function requeue.put(kind text, id text, body jsonb, delay interval default null, due timestamptz default null,
   priority int default 0, mode text default 'replace', max_wait interval default null, condition text default null,
   generation bigint default null, content_type text default 'application/json', notify boolean default false)
-returns table (outcome text, new_generation bigint) language sql as $$
+returns table (outcome text, new_generation bigint) language sql
+begin atomic
   select * from requeue._put_one(kind, id, convert_to(body::text, 'UTF8'), delay, due, priority, mode, max_wait, condition, generation,
-    content_type, notify)
-$$;
+    content_type, notify);
+end;
 
 create function requeue.put(kind text, id text, body bytea, delay interval default null, due timestamptz default null,
   priority int default 0, mode text default 'replace', max_wait interval default null, condition text default null,
   generation bigint default null, content_type text default null, notify boolean default false)
-returns table (outcome text, new_generation bigint) language sql as $$
-  select * from requeue._put_one(kind, id, body, delay, due, priority, mode, max_wait, condition, generation, content_type, notify)
-$$;
+returns table (outcome text, new_generation bigint) language sql
+begin atomic
+  select * from requeue._put_one(kind, id, body, delay, due, priority, mode, max_wait, condition, generation, content_type, notify);
+end;
 
 -- Reschedules one job: what is null stays as it is. The new body has the content type `content_type`.
 create function requeue._reschedule_one(kind text, id text, body bytea, delay interval, due timestamptz, priority int,

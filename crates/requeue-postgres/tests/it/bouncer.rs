@@ -1,6 +1,7 @@
 //! Behind PgBouncer, which executes each transaction on any of its server connections. Version 1.18 does not support
 //! prepared statements.
 
+use crate::support::hostile::{self, nothing_was_hijacked};
 use crate::support::{
     LONG, PostgresFixture, as_stores, claim, claimed, clients, connect, fresh, ids, insist,
     is_whole, kind, put, put_all, settle, try_put,
@@ -18,6 +19,7 @@ use std::thread;
 static BEHIND: LazyLock<(PostgresServer, PgBouncer)> = LazyLock::new(|| {
     let [_, newest] = PostgresVersion::all();
     let server = PostgresServer::with(&newest, &[]);
+    hostile::plant(&server);
     let settings = [("default_pool_size", "8"), ("max_client_conn", "1000")];
     let pooler = PgBouncer::with(&server, &settings);
     (server, pooler)
@@ -29,13 +31,14 @@ pub(crate) const TOPICS: [&str; 7] =
 
 #[test]
 fn the_contract_holds_behind_a_pooler() {
-    let url = BEHIND.1.url();
+    let url = BEHIND.1.url_of(hostile::DATABASE);
     let cases = conformance::cases()
         .filter(|case| TOPICS.iter().any(|topic| case.name.starts_with(&format!("{topic}::"))));
     for case in cases {
         println!("{}", case.name);
         block_on(case.run(PostgresFixture::unchecked(&url)));
     }
+    nothing_was_hijacked(&BEHIND.0);
 }
 
 #[test]

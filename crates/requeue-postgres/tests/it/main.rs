@@ -17,6 +17,7 @@ mod open_transactions;
 mod opening;
 mod plans;
 mod reschedules;
+mod search_path;
 mod sessions;
 mod sql_api;
 mod support;

@@ -3,18 +3,21 @@
 
 use crate::bouncer::TOPICS;
 use crate::support::PostgresFixture;
+use crate::support::hostile::{self, nothing_was_hijacked};
 use requeue_testkit::servers::{PostgresServer, PostgresVersion};
 use requeue_testkit::{block_on, check_histories, conformance};
 use std::sync::LazyLock;
 
 static NEWEST: LazyLock<PostgresServer> = LazyLock::new(|| {
     let [_, newest] = PostgresVersion::all();
-    PostgresServer::with(&newest, &[])
+    let server = PostgresServer::with(&newest, &[]);
+    hostile::plant(&server);
+    server
 });
 
 #[test]
 fn the_contract_holds_on_the_newest_version() {
-    let url = NEWEST.url();
+    let url = NEWEST.url_of(hostile::DATABASE);
     let is_tested_there =
         |name: &str| TOPICS.iter().any(|topic| name.starts_with(&format!("{topic}::")));
     // Limits do not depend on the version, and take long.
@@ -24,6 +27,7 @@ fn the_contract_holds_on_the_newest_version() {
         println!("{}", case.name);
         block_on(case.run(PostgresFixture::unchecked(&url)));
     }
+    nothing_was_hijacked(&NEWEST);
 }
 
 #[test]

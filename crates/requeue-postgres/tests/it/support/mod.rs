@@ -1,6 +1,7 @@
 //! New schemas on real servers: some with a manual clock, others for failures in real time.
 
 pub(crate) mod application;
+pub(crate) mod hostile;
 
 use requeue::ManualClock;
 use requeue_jobs::{
@@ -34,9 +35,9 @@ pub(crate) struct PostgresFixture {
 }
 
 impl PostgresFixture {
-    /// On one server that all tests of the process share.
+    /// On one server that all tests of the process share, in a database in which names of strangers are found first.
     pub(crate) fn new() -> Self {
-        PostgresFixture::at(&SERVER.url())
+        PostgresFixture::at(&hostile::HOSTILE)
     }
 
     pub(crate) fn at(url: &str) -> Self {
