@@ -47,6 +47,23 @@ fn tables_of_a_newer_version_are_refused_and_not_changed() {
 }
 
 #[test]
+fn a_schema_in_which_every_role_may_create_functions_is_refused() {
+    let options = fresh();
+    let schema = &options.schema;
+    SERVER.query(&format!("create schema {schema}; grant create on schema {schema} to public"));
+    let error = refused(&SERVER.url(), options.clone()).to_string();
+    assert!(
+        error.contains(&format!("every role may create functions in the schema {schema:?}")),
+        "{error}"
+    );
+    SERVER.query(&format!("revoke create on schema {schema} from public"));
+    drop(connect(&SERVER.url(), options.clone()));
+    // Also later on.
+    SERVER.query(&format!("grant create on schema {schema} to public"));
+    assert!(matches!(refused(&SERVER.url(), options), PostgresConnectError::Unfit { .. }));
+}
+
+#[test]
 fn without_migrations_the_tables_have_to_be_there() {
     let mut options = fresh();
     options.migrate = false;
