@@ -2,6 +2,8 @@
 \if :{?requeue} \else \set requeue requeue \endif
 begin;
 set local client_min_messages = warning;
+-- Operators and functions that others have created in `public` are not used.
+set local search_path = pg_catalog, pg_temp;
 create temporary table import_job (
   -- What identifies the job in the other queue.
   source_id text not null,
