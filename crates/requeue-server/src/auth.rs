@@ -7,22 +7,26 @@
 //! The pages of the dashboard need no token to be requested. They read everything through the API, with
 //! the token in the cookie of the browser: without one they show the form to enter it.
 //!
-//! A presented token is compared with all tokens in constant time, each at the maximum length, so
-//! that the duration reveals nothing about them. Tokens appear in no log, error or `Debug` output.
+//! A presented token is found by its hash, once per request. The server keeps no token, only hashes; tokens
+//! appear in no log, error or `Debug` output.
 
+mod caller;
 mod tokens;
 
+pub(crate) use caller::Caller;
+pub(crate) use tokens::TokenId;
 pub use tokens::{InvalidToken, Right, TokenError, Tokens};
 
 use crate::cross_site;
 use crate::response::ProblemResponse;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use requeue_http::{Problem, ProblemType};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use tokio::sync::watch;
 
 /// Paths that need no token.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
@@ -46,7 +50,8 @@ pub struct Access {
 struct Shared {
     given: Tokens,
     file: Option<PathBuf>,
-    current: RwLock<Arc<Tokens>>,
+    /// The tokens that are valid now.
+    current: watch::Sender<Arc<Tokens>>,
 }
 
 impl Access {
@@ -58,7 +63,7 @@ impl Access {
         file: Option<PathBuf>,
     ) -> Result<Self, TokenError> {
         let given = Tokens::new(given)?;
-        let current = RwLock::new(Arc::new(all(&given, &file)?));
+        let current = watch::Sender::new(Arc::new(all(&given, &file)?));
         let shared = Arc::new(Shared { given, file, current });
         Ok(Self { shared, local_names: false })
     }
@@ -76,7 +81,7 @@ impl Access {
     /// tokens stay in use.
     pub fn reload(&self) -> Result<(), TokenError> {
         let new = Arc::new(all(&self.shared.given, &self.shared.file)?);
-        *self.shared.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        self.shared.current.send_replace(new);
         Ok(())
     }
 
@@ -90,50 +95,40 @@ impl Access {
         cross_site::rejection(request, self.local_names)
     }
 
-    /// Returns the response to a request that is not allowed.
-    pub(crate) fn rejection(&self, request: &Request) -> Option<Response> {
+    /// Checks a request of the API. Returns who sends it, or `None` for a path that everybody may request;
+    /// fails with the response to a request that is not allowed.
+    pub(crate) fn check(&self, request: &Request) -> Result<Option<Caller>, Box<Response>> {
         if let Some(response) = self.cross_site_rejection(request) {
-            return Some(response);
+            return Err(Box::new(response));
         }
-        let tokens = self.tokens();
-        if tokens.is_empty() || OPEN.contains(&request.uri().path()) {
-            return None;
+        if OPEN.contains(&request.uri().path()) {
+            return Ok(None);
         }
-        let Some(right) = bearer(request.headers()).and_then(|token| tokens.right(token)) else {
-            return Some(unauthorized());
+        let Some(caller) = self.caller(request.headers()) else {
+            return Err(Box::new(unauthorized()));
         };
-        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        if right == Right::Full || reads {
-            return None;
-        }
-        let detail = "this token allows only GET and HEAD; this request needs a full token";
-        Some(ProblemResponse(Problem::new(ProblemType::Forbidden, detail)).into_response())
+        caller.check_method(request.method()).map_err(|problem| Box::new(problem.into_response()))?;
+        Ok(Some(caller))
     }
 
-    /// Returns what the token of a request permits, or `None` if the request needs a token and has no
+    /// Returns who sends a request with these headers, or `None` if a token is required and there is no
     /// valid one.
-    pub(crate) fn granted(&self, headers: &HeaderMap) -> Option<Granted> {
+    pub(crate) fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
+        self.caller_with(bearer(headers))
+    }
+
+    /// Returns the caller with this token, or `None` if a token is required and this is not a valid one.
+    pub(crate) fn caller_with(&self, secret: Option<&[u8]>) -> Option<Caller> {
         let tokens = self.tokens();
         if tokens.is_empty() {
-            return Some(Granted { right: Right::Full, name: None, restricted: false });
+            return Some(Caller::anyone(self));
         }
-        let (right, name) = tokens.find(bearer(headers)?)?;
-        Some(Granted { right, name: name.map(str::to_owned), restricted: true })
+        Some(Caller::with(self, Arc::clone(tokens.find(secret?)?)))
     }
 
     fn tokens(&self) -> Arc<Tokens> {
-        self.shared.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        Arc::clone(&self.shared.current.borrow())
     }
-}
-
-/// What the token of a request permits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Granted {
-    pub(crate) right: Right,
-    /// The name of the token, if it has one.
-    pub(crate) name: Option<String>,
-    /// Whether requests need a token.
-    pub(crate) restricted: bool,
 }
 
 fn all(given: &Tokens, file: &Option<PathBuf>) -> Result<Tokens, TokenError> {

@@ -6,7 +6,7 @@
 use crate::app::App;
 use crate::auth::Access;
 use crate::dashboard;
-use crate::routes::{self, ACCESS_PATH};
+use crate::routes;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -66,34 +66,32 @@ impl Endpoint {
 
     /// Returns the response to a request: of its route, or a rejection.
     pub(crate) async fn call(&self, mut request: Request) -> Response {
-        if let Some(rejection) = self.gate.as_ref().and_then(|gate| gate.check(&mut request)) {
-            return rejection;
+        if let Some(gate) = &self.gate
+            && let Err(rejection) = gate.check(&mut request)
+        {
+            return *rejection;
         }
         let result: Result<Response, Infallible> = self.router.clone().call(request).await;
         result.unwrap_or_else(|never| match never {})
     }
 }
 
-/// Returns the response to a request of the API that is not allowed.
-pub(crate) fn check_api(access: &Access, request: &mut Request) -> Option<Response> {
-    let rejection = access.rejection(request);
-    if rejection.is_none() && request.uri().path() == ACCESS_PATH {
-        // Only here: an extension is an allocation.
-        if let Some(granted) = access.granted(request.headers()) {
-            request.extensions_mut().insert(granted);
-        }
+/// Adds to a request of the API who sends it. Fails with the response to a request that is not allowed.
+pub(crate) fn admit(access: &Access, request: &mut Request) -> Result<(), Box<Response>> {
+    if let Some(caller) = access.check(request)? {
+        request.extensions_mut().insert(caller);
     }
-    rejection
+    Ok(())
 }
 
 impl Gate {
-    /// Returns the response to a request that is not allowed. The pages of the dashboard check the
-    /// token themselves, because browsers send it in a cookie.
-    fn check(&self, request: &mut Request) -> Option<Response> {
+    /// Fails with the response to a request that is not allowed. The pages of the dashboard check
+    /// themselves who requests them, because browsers send a session in a cookie.
+    fn check(&self, request: &mut Request) -> Result<(), Box<Response>> {
         if dashboard::is_page(request.uri().path()) {
-            return self.access.cross_site_rejection(request);
+            return self.access.cross_site_rejection(request).map_or(Ok(()), |no| Err(Box::new(no)));
         }
-        check_api(&self.access, request)
+        admit(&self.access, request)
     }
 
     /// Returns the template of a path, or an empty text if it has no route.

@@ -127,9 +127,6 @@ fn documented_routes() -> OpenApiRouter<App> {
         .routes(routes!(service::ready))
 }
 
-/// The path whose handler needs to know what the token of its request permits.
-pub(crate) const ACCESS_PATH: &str = "/v1/access";
-
 /// Returns the router, and the paths of its routes.
 pub(crate) fn router(app: App) -> (Router, Vec<String>) {
     const OPENAPI: &str = "/v1/openapi.json";

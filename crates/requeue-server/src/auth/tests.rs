@@ -31,9 +31,9 @@ async fn ask(access: &Access, method: &str, path: &str, value: Option<&str>) -> 
         request = request.header("authorization", value);
     }
     let request = request.body(Body::empty()).expect("it is a request");
-    match access.rejection(&request) {
-        Some(rejection) => rejection,
-        None => router().oneshot(request).await.expect("a router does not fail"),
+    match access.check(&request) {
+        Err(rejection) => *rejection,
+        Ok(_) => router().oneshot(request).await.expect("a router does not fail"),
     }
 }
 
@@ -160,15 +160,81 @@ fn a_token_may_have_a_name() {
     let file = File::new("named", &format!("full {FULL}  Ann of the shop \nread {READ}\n"));
     let access = Access::new([], Some(file.0.clone())).unwrap();
     let granted = |token: &str| {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
-        access.granted(&headers)
+        let caller = access.caller_with(Some(token.as_bytes()))?;
+        Some((caller.right(), caller.name().map(str::to_owned), caller.is_restricted()))
     };
     let ann = Some("Ann of the shop".to_owned());
-    assert_eq!(granted(FULL), Some(Granted { right: Right::Full, name: ann, restricted: true }));
-    assert_eq!(granted(READ), Some(Granted { right: Right::Read, name: None, restricted: true }));
+    assert_eq!(granted(FULL), Some((Right::Full, ann, true)));
+    assert_eq!(granted(READ), Some((Right::Read, None, true)));
     assert_eq!(granted("another-token-0123456789"), None);
-    assert_eq!(access.granted(&HeaderMap::new()), None);
+    assert!(access.caller(&HeaderMap::new()).is_none());
+}
+
+fn tokens(count: usize) -> impl Iterator<Item = (Right, String)> {
+    (0..count).map(|n| (Right::Full, format!("full-token-{n:020}")))
+}
+
+#[test]
+fn a_token_may_use_all_of_a_limit_if_it_is_the_only_one_and_a_quarter_if_there_are_many() {
+    let share = |full: usize, read: usize, right: Right| {
+        let read = (0..read).map(|n| (Right::Read, format!("read-token-{n:020}")));
+        let access = Access::new(tokens(full).chain(read), None).unwrap();
+        let secret = format!("full-token-{:020}", 0);
+        access.caller_with(Some(secret.as_bytes())).unwrap().share_of(100, right)
+    };
+    assert_eq!(share(0, 0, Right::Read), 100, "a server without tokens has no shares");
+    assert_eq!([share(1, 0, Right::Read), share(2, 0, Right::Read)], [100, 50]);
+    assert_eq!([share(1, 2, Right::Read), share(2, 2, Right::Read)], [34, 25]);
+    assert_eq!([share(900, 99, Right::Read), share(1, 2, Right::Full)], [25, 100]);
+    let access = Access::new(tokens(5), None).unwrap();
+    let secret = format!("full-token-{:020}", 0);
+    let caller = access.caller_with(Some(secret.as_bytes())).unwrap();
+    assert_eq!([caller.share_of(1, Right::Read), caller.share_of(3, Right::Read)], [1, 1]);
+}
+
+#[tokio::test]
+async fn a_caller_notices_that_its_token_is_revoked_or_permits_less() {
+    let file = File::new("revoked", &format!("full {FULL}
+read {READ}
+"));
+    let access = Access::new([], Some(file.0.clone())).unwrap();
+    let caller = |secret: &str| access.caller_with(Some(secret.as_bytes())).unwrap();
+    let (full, read) = (caller(FULL), caller(READ));
+    let mut full_revoked = std::pin::pin!(full.revoked());
+    let mut read_revoked = std::pin::pin!(read.revoked());
+    for (lines, full_ends, read_ends) in [
+        (format!("full {FULL}
+read {READ} bob
+"), false, false),
+        (format!("full {FULL}
+full {READ}
+"), false, false),
+        (format!("read {FULL}
+read {READ}
+"), true, false),
+    ] {
+        fs::write(&file.0, &lines).unwrap();
+        access.reload().unwrap();
+        assert_eq!(futures_util::poll!(full_revoked.as_mut()).is_ready(), full_ends, "{lines}");
+        assert_eq!(futures_util::poll!(read_revoked.as_mut()).is_ready(), read_ends, "{lines}");
+    }
+    assert_eq!(full.renewed().map(|caller| caller.right()), Some(Right::Read));
+    fs::write(&file.0, format!("full {FULL}
+")).unwrap();
+    access.reload().unwrap();
+    assert!(read.renewed().is_none());
+    assert_eq!(read_revoked.await.problem_type(), ProblemType::Unauthorized);
+}
+
+/// A linear search would compare some hundred million tokens.
+#[test]
+fn a_token_is_found_among_very_many() {
+    let access = Access::new(tokens(20_000), None).unwrap();
+    for n in (0..20_000).chain(0..20_000) {
+        let secret = format!("full-token-{n:020}");
+        assert!(access.caller_with(Some(secret.as_bytes())).is_some());
+    }
+    assert!(access.caller_with(Some(b"full-token-00000000000000020000")).is_none());
 }
 
 #[test]

@@ -1,20 +1,25 @@
-//! Access tokens, and their comparison in constant time.
+//! Access tokens, which are found by their hashes.
+//!
+//! A lookup takes the same time for any number of tokens. Its duration reveals nothing about them: it
+//! depends on the SHA-256 of the presented token, and nobody can choose tokens whose hashes come close to a
+//! given one.
 
+use ring::digest::{SHA256, digest};
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use subtle::{ConditionallySelectable, ConstantTimeEq};
+use std::sync::Arc;
 
 /// Allowed length of a token in bytes. Shorter tokens could be guessed.
-const LENGTH: RangeInclusive<usize> = 16..=LONGEST;
-const LONGEST: usize = 512;
+const LENGTH: RangeInclusive<usize> = 16..=512;
 
 /// The longest name of a token in bytes.
 const MAX_NAME: usize = 64;
 
 /// What a token allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
     /// GET and HEAD requests, which change nothing.
     Read,
@@ -42,17 +47,32 @@ impl fmt::Display for Right {
 /// # Ok::<(), requeue_server::auth::TokenError>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Tokens(Vec<Token>);
+pub struct Tokens(HashMap<TokenId, Arc<Token>>);
 
-#[derive(Clone)]
-struct Token {
-    right: Right,
-    secret: Padded,
-    name: Option<String>,
+/// A token without its secret.
+#[derive(Debug)]
+pub(crate) struct Token {
+    pub(crate) id: TokenId,
+    pub(crate) right: Right,
+    pub(crate) name: Option<String>,
 }
 
-/// A token padded with zeros. No token contains a zero, so two are equal only if the tokens are.
-type Padded = Box<[u8; LONGEST]>;
+/// The SHA-256 of a token: identifies it, and does not reveal it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TokenId(pub(crate) [u8; 32]);
+
+impl TokenId {
+    fn of(secret: &[u8]) -> Self {
+        let hash = digest(&SHA256, secret);
+        TokenId(hash.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+}
+
+impl fmt::Debug for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenId")
+    }
+}
 
 /// An invalid token or token file. No error contains the token.
 #[derive(Debug, thiserror::Error)]
@@ -120,11 +140,12 @@ pub enum InvalidToken {
 impl Tokens {
     /// Creates a set of these tokens. Fails if a token is invalid.
     pub fn new(tokens: impl IntoIterator<Item = (Right, String)>) -> Result<Self, TokenError> {
-        let checked = tokens.into_iter().map(|(right, token)| match padded(&token) {
-            Ok(secret) => Ok(Token { right, secret, name: None }),
-            Err(reason) => Err(TokenError::Given { right, reason }),
-        });
-        Ok(Self(checked.collect::<Result<_, _>>()?))
+        let mut all = Tokens::default();
+        for (right, secret) in tokens {
+            let checked = Token::new(right, &secret, None);
+            all.add(checked.map_err(|reason| TokenError::Given { right, reason })?);
+        }
+        Ok(all)
     }
 
     /// Reads a file with lines of the form `full TOKEN` and `read TOKEN`. A name may follow, which the
@@ -138,11 +159,14 @@ impl Tokens {
         let tokens = lines.map(|(text, line)| {
             parse(text).map_err(|reason| TokenError::Line { path: path.into(), line, reason })
         });
-        let tokens: Vec<_> = tokens.collect::<Result<_, _>>()?;
-        if tokens.is_empty() {
+        let mut all = Tokens::default();
+        for token in tokens {
+            all.add(token?);
+        }
+        if all.is_empty() {
             return Err(TokenError::None { path: path.into() });
         }
-        Ok(Self(tokens))
+        Ok(all)
     }
 
     /// Returns whether the set is empty.
@@ -151,37 +175,34 @@ impl Tokens {
     }
 
     pub(super) fn extend(&mut self, more: Self) {
-        self.0.extend(more.0);
+        more.0.into_values().for_each(|token| self.add(token));
     }
 
-    /// Returns what `token` allows, or `None` if it is not in the set. The duration depends only on
-    /// the number of tokens in the set.
+    /// Adds a token, unless the set contains it with a greater right.
+    fn add(&mut self, token: Arc<Token>) {
+        let known = self.get(token.id).is_some_and(|known| known.right > token.right);
+        if !known {
+            self.0.insert(token.id, token);
+        }
+    }
+
+    /// Returns what `token` allows, or `None` if it is not in the set.
     pub fn right(&self, token: &[u8]) -> Option<Right> {
-        self.find(token).map(|(right, _)| right)
+        self.find(token).map(|token| token.right)
     }
 
-    /// Returns what `token` allows, and its name, in a time that depends only on the number of tokens
-    /// in the set.
-    pub(super) fn find(&self, token: &[u8]) -> Option<(Right, Option<&str>)> {
-        // The client knows its own token and its length, so these checks need not be constant-time.
-        // A zero would be mistaken for padding.
-        if token.contains(&0) {
-            return None;
-        }
-        let mut presented = [0; LONGEST];
-        presented.get_mut(..token.len())?.copy_from_slice(token);
-        // Positions from 1; 0 is none.
-        let (mut read, mut full) = (0_u32, 0_u32);
-        for (token, position) in self.0.iter().zip(1..) {
-            let equal = presented.ct_eq(&*token.secret);
-            match token.right {
-                Right::Read => read.conditional_assign(&position, equal),
-                Right::Full => full.conditional_assign(&position, equal),
-            }
-        }
-        let found = u32::conditional_select(&full, &read, full.ct_eq(&0));
-        let token = self.0.get((found as usize).checked_sub(1)?)?;
-        Some((token.right, token.name.as_deref()))
+    /// Finds a token by its secret.
+    pub(super) fn find(&self, secret: &[u8]) -> Option<&Arc<Token>> {
+        self.get(TokenId::of(secret))
+    }
+
+    pub(super) fn get(&self, id: TokenId) -> Option<&Arc<Token>> {
+        self.0.get(&id)
+    }
+
+    /// Returns how many tokens have at least this right.
+    pub(super) fn count(&self, right: Right) -> usize {
+        self.0.values().filter(|token| token.right >= right).count()
     }
 }
 
@@ -191,7 +212,7 @@ impl fmt::Debug for Tokens {
     }
 }
 
-fn parse(line: &str) -> Result<Token, InvalidToken> {
+fn parse(line: &str) -> Result<Arc<Token>, InvalidToken> {
     let (right, rest) = line.split_once(char::is_whitespace).ok_or(InvalidToken::Form)?;
     let right = match right {
         "full" => Right::Full,
@@ -200,23 +221,26 @@ fn parse(line: &str) -> Result<Token, InvalidToken> {
     };
     let rest = rest.trim_start();
     let (token, name) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    let (secret, name) = (padded(token)?, name.trim());
+    let name = name.trim();
+    let token = Token::new(right, token, (!name.is_empty()).then_some(name))?;
     if name.len() > MAX_NAME {
         return Err(InvalidToken::Name(name.len()));
     }
-    Ok(Token { right, secret, name: (!name.is_empty()).then(|| name.to_owned()) })
+    Ok(token)
 }
 
-fn padded(token: &str) -> Result<Padded, InvalidToken> {
-    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(InvalidToken::Characters);
+impl Token {
+    /// Checks the secret of a token.
+    fn new(right: Right, secret: &str, name: Option<&str>) -> Result<Arc<Self>, InvalidToken> {
+        if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(InvalidToken::Characters);
+        }
+        if !LENGTH.contains(&secret.len()) {
+            return Err(InvalidToken::Length(secret.len()));
+        }
+        let id = TokenId::of(secret.as_bytes());
+        Ok(Arc::new(Token { id, right, name: name.map(str::to_owned) }))
     }
-    if !LENGTH.contains(&token.len()) {
-        return Err(InvalidToken::Length(token.len()));
-    }
-    let mut padded = Box::new([0; LONGEST]);
-    padded[..token.len()].copy_from_slice(token.as_bytes());
-    Ok(padded)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::auth::Access;
 use crate::listen::Delivery;
-use crate::requests::check_api;
+use crate::requests::admit;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
@@ -108,8 +108,8 @@ impl Client {
         }
         let request = request.header(header::CONTENT_TYPE, "application/json").extension(delivery);
         let mut request = request.body(body).map_err(|error| bug(&error))?;
-        if let Some(rejection) = check_api(&self.api.access, &mut request) {
-            return Ok(rejection);
+        if let Err(rejection) = admit(&self.api.access, &mut request) {
+            return Ok(*rejection);
         }
         let response: Result<Response, Infallible> = self.api.router.clone().call(request).await;
         Ok(response.unwrap_or_else(|never| match never {}))

@@ -2,7 +2,7 @@
 
 use super::Problems;
 use crate::app::App;
-use crate::auth::Granted;
+use crate::auth::Caller;
 use crate::extract::{Json, invalid_path};
 use crate::response::ApiResult;
 use axum::Extension;
@@ -68,9 +68,12 @@ pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<StatsJson>> 
     get, path = "/v1/access", tag = "service", operation_id = "get_access",
     responses((status = 200, description = "What the token permits.", body = AccessJson), Problems)
 )]
-pub(super) async fn access(Extension(granted): Extension<Granted>) -> Json<AccessJson> {
-    let Granted { right, name, restricted } = granted;
-    Json(AccessJson { access: right.to_string(), restricted, name })
+pub(super) async fn access(Extension(caller): Extension<Caller>) -> Json<AccessJson> {
+    Json(AccessJson {
+        access: caller.right().to_string(),
+        restricted: caller.is_restricted(),
+        name: caller.name().map(str::to_owned),
+    })
 }
 
 /// Explain a problem type: what it means, and what to do about it.
