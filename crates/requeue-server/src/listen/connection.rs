@@ -109,7 +109,7 @@ impl ConnectionContext {
         }
         state.lost();
         if state.is_unread() {
-            self.linger(stream.into_inner()).await;
+            self.linger(stream.into_inner(), state).await;
         }
     }
 
@@ -160,7 +160,7 @@ impl ConnectionContext {
                 }
                 () = state.evicted(), if !stopping => {
                     tracing::debug!(%peer, "connection closed: a new one needs its place");
-                    if let Some((IdlePhase::Silent | IdlePhase::Head, _)) = state.idle_since() {
+                    if state.idle_since().is_some_and(|(phase, _)| phase != IdlePhase::Idle) {
                         return None;
                     }
                     stopping = true;
@@ -210,11 +210,12 @@ impl ConnectionContext {
     ///
     /// Closing a socket with unread data sends a reset. A client that gets it may lose a response
     /// that it has not read yet, for example that its request was too large.
-    async fn linger(&self, mut stream: impl AsyncRead + Unpin) {
+    async fn linger(&self, mut stream: impl AsyncRead + Unpin, state: &ConnectionState) {
         let mut sink = vec![0; 16 * 1024];
         let drain = async { while let Ok(1..) = stream.read(&mut sink).await {} };
         tokio::select! {
             () = self.cut.cancelled() => {}
+            () = state.evicted() => {}
             _ = timeout(self.options.linger, drain) => {}
         }
     }

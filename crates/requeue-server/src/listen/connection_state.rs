@@ -7,8 +7,9 @@
 //!    +------ the response is written completely ----+
 //! ```
 //!
-//! An idle connection, and one that takes long to send the head of a request, may be
-//! [evicted](ConnectionState::evict) if a new connection needs its place.
+//! An idle connection, and one that takes long to send the head of a request or a
+//! [body of anyone](super::BodyHandle::is_from_anyone), may be [evicted](ConnectionState::evict) if a new
+//! connection needs its place.
 //!
 //! hyper flushes the stream only when its own buffer is empty, and it moves the last piece of a
 //! body into that buffer in one step. So if a flush succeeds after a body has ended, the kernel has
@@ -62,6 +63,8 @@ enum Phase {
         silent: bool,
     },
     Busy,
+    /// The client must send a body, and nobody knows who it is.
+    Body(Instant),
 }
 
 struct PendingResponse {
@@ -80,6 +83,8 @@ pub(crate) enum IdlePhase {
     Idle,
     /// The rest of the head of a request.
     Head,
+    /// The rest of a body of anyone.
+    Body,
 }
 
 /// Why a connection is closed.
@@ -109,13 +114,14 @@ impl ConnectionState {
         Arc::new(Self { state: Mutex::new(state), evict: Notify::new() })
     }
 
-    /// Returns whether and since when the connection is idle or waits for the head of a request, and
+    /// Returns whether and since when the connection is idle or waits for what anyone can send, and
     /// which of them.
     pub(crate) fn idle_since(&self) -> Option<(IdlePhase, Instant)> {
         match self.lock().phase {
             Phase::Head { since, silent: true } => Some((IdlePhase::Silent, since)),
             Phase::Idle(since) => Some((IdlePhase::Idle, since)),
             Phase::Head { since, silent: false } => Some((IdlePhase::Head, since)),
+            Phase::Body(since) => Some((IdlePhase::Body, since)),
             Phase::Busy => None,
         }
     }
@@ -140,6 +146,20 @@ impl ConnectionState {
         state.unread = false;
         state.pending.push(PendingResponse { number, delivery: delivery.clone(), complete: false });
         (number, delivery)
+    }
+
+    /// Records that the client of the current request, which may be anyone, has to send the rest of a body
+    /// since this time.
+    pub(crate) fn waits_for_body(&self, since: Instant) {
+        self.lock().phase = Phase::Body(since);
+    }
+
+    /// Records that the body of the current request has arrived, or is not waited for any more.
+    pub(crate) fn has_body(&self) {
+        let mut state = self.lock();
+        if let Phase::Body(_) = state.phase {
+            state.phase = Phase::Busy;
+        }
     }
 
     /// Records that the response is sent before the request was read completely.
@@ -176,7 +196,8 @@ impl ConnectionState {
         let phase = match state.phase {
             Phase::Idle(since) => Some((since + options.idle_timeout, TimeoutReason::Idle)),
             Phase::Head { since, .. } => Some((since + options.head_timeout, TimeoutReason::Head)),
-            Phase::Busy => None,
+            // The body has a time limit of its own, for which there is a response.
+            Phase::Busy | Phase::Body(_) => None,
         };
         let write =
             state.stalled.map(|since| (state.must_read_by(since, options), TimeoutReason::Write));
@@ -213,7 +234,7 @@ impl ConnectionState {
             _ if bytes == 0 => state.ended = true,
             Phase::Idle(_) => state.phase = Phase::Head { since: Instant::now(), silent: false },
             Phase::Head { silent, .. } => *silent = false,
-            Phase::Busy => {}
+            Phase::Busy | Phase::Body(_) => {}
         }
     }
 

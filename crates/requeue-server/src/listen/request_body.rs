@@ -7,6 +7,7 @@
 
 use super::Options;
 use super::body_memory::{ArrivingGuard, BodyMemory, CROWDED_QUOTA, CutReason, HeldMemory, Share};
+use super::connection_state::ConnectionState;
 use crate::response::ProblemResponse;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -28,6 +29,9 @@ pub(crate) struct BodyHandle(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     streamed: bool,
+    /// The limit of this body, if it is lower than that of all bodies.
+    limit: Option<u64>,
+    from_anyone: bool,
     /// The body was read completely.
     read: bool,
     error: Option<BodyError>,
@@ -68,6 +72,12 @@ pub(crate) enum BodyError {
         after: Duration,
     },
     /// 408.
+    #[error("the request body did not arrive within {after:?}")]
+    Late {
+        /// How long the server waited for it.
+        after: Duration,
+    },
+    /// 408.
     #[error(
         "the memory for request bodies is short, and this body arrived too slowly: fewer than \
          {bytes} bytes in {after:?}"
@@ -100,6 +110,18 @@ impl BodyHandle {
     /// size and does not count towards the memory for all bodies. Call it before reading.
     pub(crate) fn streamed(&self) {
         self.lock().streamed = true;
+    }
+
+    /// Limits this body to this many bytes. Call it before reading.
+    pub(crate) fn limit_to(&self, bytes: u64) {
+        self.lock().limit = Some(bytes);
+    }
+
+    /// Declares that anyone can send this body, as before a login: it must arrive as fast as the head of a
+    /// request, and while it is waited for, the connection may be closed for a new one. Call it before
+    /// reading.
+    pub(crate) fn is_from_anyone(&self) {
+        self.lock().from_anyone = true;
     }
 
     /// Declares that the request takes no more than this many bytes of memory from now on: call it
@@ -138,7 +160,9 @@ impl BodyError {
     pub(crate) fn response(self) -> Response {
         let (sort, limit, value) = match self {
             Self::TooLarge { limit, announced } => (ProblemType::TooLarge, Some(limit), announced),
-            Self::Slow { .. } | Self::CutOff { .. } => (ProblemType::TooSlow, None, None),
+            Self::Slow { .. } | Self::Late { .. } | Self::CutOff { .. } => {
+                (ProblemType::TooSlow, None, None)
+            }
             Self::Crowded { limit } => (ProblemType::Busy, Some(limit), None),
             Self::Broken => (ProblemType::Malformed, None, None),
         };
@@ -157,6 +181,9 @@ pub(crate) struct LimitedBody {
     body_handle: BodyHandle,
     options: Arc<Options>,
     body_memory: BodyMemory,
+    connection: Arc<ConnectionState>,
+    /// When a body of anyone was waited for first.
+    since: Option<Instant>,
     /// Bytes received so far, without those in `rest`.
     received: u64,
     /// A piece that waits for memory.
@@ -187,6 +214,7 @@ impl LimitedBody {
         body_handle: BodyHandle,
         options: Arc<Options>,
         body_memory: BodyMemory,
+        connection: Arc<ConnectionState>,
     ) -> Self {
         if inner.is_end_stream() {
             body_handle.lock().read = true;
@@ -196,6 +224,8 @@ impl LimitedBody {
             body_handle,
             options,
             body_memory,
+            connection,
+            since: None,
             received: 0,
             waiting: None,
             rest: None,
@@ -208,6 +238,7 @@ impl LimitedBody {
 
     fn fail(&mut self, error: BodyError) -> PolledFrame {
         self.over = true;
+        self.connection.has_body();
         (self.waiting, self.rest, self.arriving) = (None, None, None);
         let mut state = self.body_handle.lock();
         state.error = Some(error);
@@ -227,6 +258,15 @@ impl LimitedBody {
 
     /// Waits for the client.
     fn poll_client(&mut self, cx: &mut Context<'_>, streamed: bool) -> PolledFrame {
+        if self.body_handle.lock().from_anyone {
+            let (since, after) =
+                (*self.since.get_or_insert_with(Instant::now), self.options.head_timeout);
+            if self.is_over(cx, since + after) {
+                return self.fail(BodyError::Late { after });
+            }
+            self.connection.waits_for_body(since);
+            return Poll::Pending;
+        }
         let after = self.options.body_timeout;
         let deadline = self.pace.wait(after);
         if self.is_over(cx, deadline) {
@@ -332,8 +372,11 @@ impl Body for LimitedBody {
         if let Some(rest) = this.rest.take() {
             return this.pass(rest, cx);
         }
-        let streamed = this.body_handle.lock().streamed;
-        let limit = this.options.max_request;
+        let (streamed, limit) = {
+            let state = this.body_handle.lock();
+            let most = this.options.max_request;
+            (state.streamed, state.limit.map_or(most, |limit| limit.min(most)))
+        };
         // Before the first byte is read, so that a client that sent `Expect: 100-continue` does not
         // send the body.
         let announced = this.inner.size_hint().lower();
@@ -347,6 +390,7 @@ impl Body for LimitedBody {
         this.timer = None;
         if this.inner.is_end_stream() || frame.is_none() {
             this.body_handle.lock().read = true;
+            this.connection.has_body();
         }
         let piece = match frame {
             None => {

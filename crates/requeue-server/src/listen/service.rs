@@ -53,6 +53,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
             body_handle.clone(),
             self.options.clone(),
             self.body_memory.clone(),
+            self.state.clone(),
         );
         parts.extensions.insert(delivery.clone());
         parts.extensions.insert(body_handle.clone());
