@@ -1,7 +1,9 @@
 //! Protection against cross-site requests and DNS rebinding.
 //!
 //! A browser lets any web page send requests, also to 127.0.0.1, where the server needs no token.
-//! Browsers mark such requests with the headers `Sec-Fetch-Site` and `Origin`: they are rejected.
+//! Browsers mark such requests with the headers `Sec-Fetch-Site` and `Origin`: they are rejected, also
+//! those that only read. A page cannot see their responses, but whether a script or an image loads tells it
+//! the status, and so whether a job exists. Only a link that a person follows is allowed.
 //! Other clients do not send these headers and are not affected.
 
 use crate::response::ProblemResponse;
@@ -15,7 +17,8 @@ use std::net::IpAddr;
 /// `local_names` is set, requests to a host name other than `localhost` are rejected, too.
 pub(crate) fn rejection(request: &Request, local_names: bool) -> Option<Response> {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let detail = if !reads && is_cross_site(request.headers()) {
+    let is_link = reads && is_navigation(request.headers());
+    let detail = if !is_link && is_cross_site(request.headers()) {
         "a web page of another site sent this request; cross-site requests are rejected".to_owned()
     } else if local_names && let Some(name) = foreign_host(request.headers()) {
         format!(
@@ -39,6 +42,12 @@ fn foreign_host(headers: &HeaderMap) -> Option<&str> {
     };
     let is_local = name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok();
     (!is_local).then_some(host)
+}
+
+/// Returns whether the response is shown as a page of its own: not in a frame, and not to a script.
+fn is_navigation(headers: &HeaderMap) -> bool {
+    let is = |name, value: &str| headers.get(name).is_some_and(|found| found == value);
+    is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
 }
 
 /// Returns whether a web page of another origin sent the request.
@@ -76,6 +85,50 @@ mod tests {
             }
             assert_eq!(is_cross_site(&map), cross_site, "{headers:?}");
         }
+    }
+
+    fn is_rejected(method: Method, headers: &[(&str, &str)]) -> bool {
+        let mut request = axum::http::Request::builder().method(method).uri("/v1/kinds/a/jobs/b");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        rejection(&request.body(axum::body::Body::empty()).unwrap(), false).is_some()
+    }
+
+    #[test]
+    fn of_other_sites_only_links_that_a_person_follows_are_allowed() {
+        let sent = |site: &'static str, mode: &'static str, dest: &'static str| {
+            [("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)]
+        };
+        for site in ["cross-site", "same-site", "odd"] {
+            assert!(!is_rejected(Method::GET, &sent(site, "navigate", "document")), "{site}");
+            for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
+                assert!(is_rejected(method, &sent(site, "navigate", "document")), "{site}");
+            }
+            for (mode, dest) in [
+                ("no-cors", "script"),
+                ("no-cors", "image"),
+                ("no-cors", "empty"),
+                ("cors", "empty"),
+                ("navigate", "iframe"),
+                ("navigate", "object"),
+                ("websocket", "empty"),
+                ("odd", "document"),
+            ] {
+                for method in [Method::GET, Method::HEAD] {
+                    assert!(is_rejected(method, &sent(site, mode, dest)), "{site} {mode} {dest}");
+                }
+            }
+            assert!(is_rejected(Method::GET, &[("sec-fetch-site", site)]));
+        }
+        for site in ["same-origin", "none"] {
+            assert!(!is_rejected(Method::GET, &sent(site, "cors", "empty")));
+            assert!(!is_rejected(Method::POST, &sent(site, "cors", "empty")));
+        }
+        // Browsers without these headers send the origin with what scripts request.
+        assert!(is_rejected(Method::GET, &[("host", "a"), ("origin", "http://b")]));
+        assert!(!is_rejected(Method::GET, &[("host", "a"), ("origin", "http://a")]));
+        assert!(!is_rejected(Method::GET, &[("host", "a")]));
     }
 
     #[test]
