@@ -4,16 +4,19 @@
 //! a *full* token allows everything, a *read* token allows GET and HEAD. Only `/healthz` and
 //! `/readyz` need no token, for process supervisors.
 //!
-//! The pages of the dashboard need no token to be requested. They read everything through the API, with
-//! the token in the cookie of the browser: without one they show the form to enter it.
+//! The pages of the dashboard need no token to be requested. They read everything through the API, as the
+//! caller of the [session](session) in the cookie of the browser: without one they show the form to log in.
 //!
 //! A presented token is found by its hash, once per request. The server keeps no token, only hashes; tokens
 //! appear in no log, error or `Debug` output.
 
 mod caller;
+mod session;
 mod tokens;
 
 pub(crate) use caller::Caller;
+pub(crate) use session::{LIFETIME, Session, Sessions};
+pub use session::{SessionKey, SessionKeyError};
 pub(crate) use tokens::TokenId;
 pub use tokens::{InvalidToken, Right, TokenError, Tokens};
 
@@ -43,6 +46,7 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 #[derive(Clone, Debug)]
 pub struct Access {
     shared: Arc<Shared>,
+    sessions: Arc<Sessions>,
     local_names: bool,
 }
 
@@ -65,7 +69,14 @@ impl Access {
         let given = Tokens::new(given)?;
         let current = watch::Sender::new(Arc::new(all(&given, &file)?));
         let shared = Arc::new(Shared { given, file, current });
-        Ok(Self { shared, local_names: false })
+        let sessions = Arc::new(Sessions::new(&SessionKey::random()));
+        Ok(Self { shared, sessions, local_names: false })
+    }
+
+    /// Seals the sessions of browsers with this key, so that they outlive a restart and are valid at all nodes
+    /// with the key. Without it, the key is random.
+    pub fn with_session_key(self, key: &SessionKey) -> Self {
+        Self { sessions: Arc::new(Sessions::new(key)), ..self }
     }
 
     /// Accepts only requests whose `Host` is an IP address or `localhost`.
@@ -107,7 +118,9 @@ impl Access {
         let Some(caller) = self.caller(request.headers()) else {
             return Err(Box::new(unauthorized()));
         };
-        caller.check_method(request.method()).map_err(|problem| Box::new(problem.into_response()))?;
+        caller
+            .check_method(request.method())
+            .map_err(|problem| Box::new(problem.into_response()))?;
         Ok(Some(caller))
     }
 
@@ -124,6 +137,15 @@ impl Access {
             return Some(Caller::anyone(self));
         }
         Some(Caller::with(self, Arc::clone(tokens.find(secret?)?)))
+    }
+
+    /// Returns the caller with the token of a session, or `None` if the token is not valid any more.
+    pub(crate) fn caller_of(&self, session: &Session) -> Option<Caller> {
+        Some(Caller::with(self, Arc::clone(self.tokens().get(session.token)?)))
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     fn tokens(&self) -> Arc<Tokens> {

@@ -194,24 +194,47 @@ fn a_token_may_use_all_of_a_limit_if_it_is_the_only_one_and_a_quarter_if_there_a
 
 #[tokio::test]
 async fn a_caller_notices_that_its_token_is_revoked_or_permits_less() {
-    let file = File::new("revoked", &format!("full {FULL}
+    let file = File::new(
+        "revoked",
+        &format!(
+            "full {FULL}
 read {READ}
-"));
+"
+        ),
+    );
     let access = Access::new([], Some(file.0.clone())).unwrap();
     let caller = |secret: &str| access.caller_with(Some(secret.as_bytes())).unwrap();
     let (full, read) = (caller(FULL), caller(READ));
     let mut full_revoked = std::pin::pin!(full.revoked());
     let mut read_revoked = std::pin::pin!(read.revoked());
     for (lines, full_ends, read_ends) in [
-        (format!("full {FULL}
+        (
+            format!(
+                "full {FULL}
 read {READ} bob
-"), false, false),
-        (format!("full {FULL}
+"
+            ),
+            false,
+            false,
+        ),
+        (
+            format!(
+                "full {FULL}
 full {READ}
-"), false, false),
-        (format!("read {FULL}
+"
+            ),
+            false,
+            false,
+        ),
+        (
+            format!(
+                "read {FULL}
 read {READ}
-"), true, false),
+"
+            ),
+            true,
+            false,
+        ),
     ] {
         fs::write(&file.0, &lines).unwrap();
         access.reload().unwrap();
@@ -219,8 +242,14 @@ read {READ}
         assert_eq!(futures_util::poll!(read_revoked.as_mut()).is_ready(), read_ends, "{lines}");
     }
     assert_eq!(full.renewed().map(|caller| caller.right()), Some(Right::Read));
-    fs::write(&file.0, format!("full {FULL}
-")).unwrap();
+    fs::write(
+        &file.0,
+        format!(
+            "full {FULL}
+"
+        ),
+    )
+    .unwrap();
     access.reload().unwrap();
     assert!(read.renewed().is_none());
     assert_eq!(read_revoked.await.problem_type(), ProblemType::Unauthorized);
