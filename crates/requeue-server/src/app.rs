@@ -1,7 +1,8 @@
 //! The service: the state shared by all request handlers, and its start and end.
 
-use crate::auth::Access;
+use crate::auth::{Access, Caller, Right};
 use crate::claim_queue::ClaimQueues;
+use crate::events::MAX_LISTENERS;
 use crate::forecast::Forecasts;
 use crate::health::{COUNTS_UNAVAILABLE, Health};
 use crate::instrumented::InstrumentedStore;
@@ -12,16 +13,17 @@ use crate::reaper::Reaper;
 use crate::requests::Endpoint;
 use crate::response_memory::ResponseMemory;
 use crate::routes::BackupFn;
+use crate::scans::Scans;
 use crate::schedules::{ScheduleRunner, schedule_ticker};
 use crate::series::{Sampler, Series};
+use crate::shares::{SharedLimit, Slot};
 use requeue::Clock;
 use requeue_http::wire::{Forecast, ParseContext};
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{Jobs, Kind, Store, StoreError, StoreStatus, WallClock};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 /// Minimum time for tasks that still run when all connections are closed, such as releasing jobs.
@@ -30,7 +32,12 @@ const MIN_TASK_TIME: Duration = Duration::from_secs(1);
 /// How many kinds a waiting request may name before it counts as two: 30 MB of names for all.
 const KINDS_PER_SLOT: usize = 16;
 
-/// Limits on concurrent requests.
+/// What the limit of waiting requests counts.
+const WAITING: &str =
+    "waiting requests, of which one counts as several if it names more than 16 kinds";
+
+/// Limits on concurrent requests. If there are several tokens, each may use a share of them: half if there
+/// are two tokens that may use it, and so on, and a quarter if there are four or more.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
@@ -80,8 +87,10 @@ struct Shared {
     jobs: Jobs,
     wall_clock: WallClock,
     limits: Limits,
-    waiting: Semaphore,
-    transfers: Arc<Semaphore>,
+    waiting: SharedLimit,
+    transfers: SharedLimit,
+    streams: SharedLimit,
+    scans: Scans,
     response_memory: ResponseMemory,
     claim_queues: ClaimQueues,
     shutdown: Shutdown,
@@ -100,10 +109,7 @@ struct Shared {
 impl App {
     /// Creates the service on `store`. `wall_clock` is this node's clock; in tests with a manual
     /// clock, pass the store's.
-    pub fn new(store: Arc<dyn Store>, wall_clock: WallClock, mut limits: Limits) -> Self {
-        // A semaphore cannot count further, and nobody reaches this many.
-        limits.waiting = limits.waiting.min(Semaphore::MAX_PERMITS);
-        limits.transfers = limits.transfers.min(Semaphore::MAX_PERMITS);
+    pub fn new(store: Arc<dyn Store>, wall_clock: WallClock, limits: Limits) -> Self {
         let instrumented = Arc::new(InstrumentedStore::new(store, wall_clock.clone()));
         instrumented.metrics().set_kind_limit(limits.metrics_kinds);
         let store: Arc<dyn Store> = instrumented.clone();
@@ -115,8 +121,10 @@ impl App {
             series: Arc::new(Series::new(wall_clock.clone())),
             forecasts: Forecasts::default(),
             wall_clock,
-            waiting: Semaphore::new(limits.waiting),
-            transfers: Arc::new(Semaphore::new(limits.transfers)),
+            waiting: SharedLimit::new(WAITING, limits.waiting, Right::Full),
+            transfers: SharedLimit::new("exports and imports", limits.transfers, Right::Read),
+            streams: SharedLimit::new("event streams", MAX_LISTENERS, Right::Read),
+            scans: Scans::default(),
             response_memory: ResponseMemory::new(limits.response_memory),
             limits,
             claim_queues: ClaimQueues::default(),
@@ -298,7 +306,7 @@ impl App {
 
     /// Returns how many requests wait for work, as they are counted for the limit.
     pub(crate) fn waiting(&self) -> usize {
-        self.shared.limits.waiting - self.shared.waiting.available_permits()
+        self.shared.waiting.used()
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -316,25 +324,21 @@ impl App {
 
     /// Acquires permission to wait for work of this many kinds. Fails with `busy` if too many
     /// requests wait. A request for many kinds counts as several, because it keeps their names.
-    pub(crate) fn wait_slot(&self, kinds: usize) -> Result<SemaphorePermit<'_>, Problem> {
-        let limit = self.shared.limits.waiting;
-        // Not more than there are: a request for all kinds must be able to wait, too.
-        let count = kinds.div_ceil(KINDS_PER_SLOT).min(limit).clamp(1, MAX_BATCH) as u32;
-        self.shared.waiting.try_acquire_many(count).map_err(|_| {
-            let detail = format!(
-                "too many requests wait for work: the limit is {limit}, and each \
-                 {KINDS_PER_SLOT} kinds of a request count as one; try again later"
-            );
-            Problem { limit: Some(limit.into()), ..Problem::new(ProblemType::Busy, detail) }
-        })
+    pub(crate) fn wait_slot(&self, caller: &Caller, kinds: usize) -> Result<Slot, Problem> {
+        self.shared.waiting.take(caller, kinds.div_ceil(KINDS_PER_SLOT).max(1))
     }
 
     /// Acquires permission for an export or import. Fails with `busy` if too many run.
-    pub(crate) fn transfer_slot(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        Arc::clone(&self.shared.transfers).try_acquire_owned().map_err(|_| {
-            let limit = self.shared.limits.transfers;
-            let detail = format!("{limit} exports and imports are already running, which is the limit; try again later");
-            Problem { limit: Some(limit.into()), ..Problem::new(ProblemType::Busy, detail) }
-        })
+    pub(crate) fn transfer_slot(&self, caller: &Caller) -> Result<Slot, Problem> {
+        self.shared.transfers.take(caller, 1)
+    }
+
+    /// Acquires permission for a stream of events. Fails with `busy` if too many are open.
+    pub(crate) fn stream_slot(&self, caller: &Caller) -> Result<Slot, Problem> {
+        self.shared.streams.take(caller, 1)
+    }
+
+    pub(crate) fn scans(&self) -> &Scans {
+        &self.shared.scans
     }
 }

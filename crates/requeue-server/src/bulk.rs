@@ -97,6 +97,12 @@ impl BulkFilter {
             || self.died_before.is_some()
     }
 
+    /// Returns whether a list of up to `limit` jobs may examine many more than a page of them.
+    pub(crate) fn examines_many(&self, by_time: bool, limit: usize) -> bool {
+        let is_filtered = if by_time { !self.prefix.is_empty() } else { self.state.is_some() };
+        limit > PAGE || is_filtered || self.needs_scan()
+    }
+
     /// Returns the query for the jobs that may match, without a limit for its pages.
     fn query(&self, kind: Kind, after: Option<JobId>) -> Query {
         Query { state: self.state, prefix: self.prefix.clone(), after, ..Query::new(kind) }

@@ -1,16 +1,18 @@
 //! Claims with long polling. No claimed job is lost with its response.
 //!
 //! If a client does not get the response to its claim, the claimed jobs are released: because the
-//! client disconnected while the store worked or before the response was written, or because the
-//! server shuts down.
+//! client disconnected while the store worked or before the response was written, because its token
+//! was revoked meanwhile, or because the server shuts down.
 
 use crate::app::App;
+use crate::auth::Caller;
 use crate::listen::Delivery;
 use crate::response_memory::{self, ResponseRoom};
 use requeue_http::Problem;
 use requeue_jobs::limits::WAIT_SLICE;
 use requeue_jobs::{Claim, Claimed, Receipt, Settle, SettleError, Settlement, StoreError};
 use std::mem;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -30,11 +32,12 @@ pub(crate) enum FirstClaim {
 /// shuts down: a response without jobs means that no job was leased for this claim, and none will be.
 pub(crate) async fn claim(
     app: &App,
+    caller: &Caller,
     claim: &Claim,
     wait: Duration,
     delivery: &Delivery,
 ) -> Result<FirstClaim, Problem> {
-    let undelivered = claim_now(app, claim.clone()).await?;
+    let undelivered = claim_now(app, caller, claim.clone()).await?;
     if wait.is_zero() || !undelivered.claimed.jobs.is_empty() || claim.max == 0 {
         return Ok(FirstClaim::Claimed(undelivered.deliver_with(delivery)));
     }
@@ -49,16 +52,19 @@ pub(crate) async fn claim(
 /// the claim waits.
 pub(crate) async fn wait(
     app: &App,
+    caller: &Caller,
     claim: Claim,
     wait: Duration,
     failed: Option<Box<UndeliveredClaim>>,
     delivery: &Delivery,
 ) -> Result<Claimed, Problem> {
-    let _slot = app.wait_slot(claim.kinds.len())?;
+    let _slot = app.wait_slot(caller, claim.kinds.len())?;
     let _waiting = app.instrumented().waiting(&claim.worker, &claim.kinds);
+    let mut revoked = pin!(caller.revoked());
     let end = Instant::now() + wait;
     if let Some(undelivered) = failed
-        && let Some(undelivered) = Box::pin(claim_again(app, &claim, wait, *undelivered)).await?
+        && let Some(undelivered) =
+            Box::pin(claim_again(app, caller, &claim, wait, *undelivered)).await?
     {
         return Ok(undelivered.deliver_with(delivery));
     }
@@ -66,10 +72,11 @@ pub(crate) async fn wait(
         let turn = tokio::select! {
             biased;
             () = app.shutdown().requested() => return Ok(Claimed::default()),
+            problem = &mut revoked => return Err(problem),
             () = tokio::time::sleep_until(end) => return Ok(Claimed::default()),
             turn = app.claim_queues().turn(app.store(), &claim.kinds) => turn?,
         };
-        let undelivered = Box::pin(claim_now(app, claim.clone())).await?;
+        let undelivered = Box::pin(claim_now(app, caller, claim.clone())).await?;
         if !undelivered.is_empty() {
             return Ok(undelivered.deliver_with(delivery));
         }
@@ -80,6 +87,7 @@ pub(crate) async fn wait(
 /// Claims again after a pause, because a kind failed. Returns `None` if there is nothing to report.
 async fn claim_again(
     app: &App,
+    caller: &Caller,
     claim: &Claim,
     wait: Duration,
     undelivered: UndeliveredClaim,
@@ -88,18 +96,20 @@ async fn claim_again(
     let shuts_down = tokio::select! {
         () = tokio::time::sleep(wait.min(WAIT_SLICE)) => false,
         () = app.shutdown().requested() => true,
+        problem = caller.revoked() => return Err(problem),
     };
     // If the outcome is unknown, jobs may be leased to this worker. Another claim would hide that
     // from the client.
     if shuts_down || undelivered.is_unknown() {
         return Ok(Some(undelivered));
     }
-    let undelivered = claim_now(app, claim.clone()).await?;
+    let undelivered = claim_now(app, caller, claim.clone()).await?;
     Ok((!undelivered.is_empty()).then_some(undelivered))
 }
 
-/// Claims in a separate task, because the client may disconnect in the meantime.
-async fn claim_now(app: &App, claim: Claim) -> Result<UndeliveredClaim, Problem> {
+/// Claims in a separate task, because the client may disconnect in the meantime. Fails if its token is
+/// revoked in the meantime: then the jobs are released.
+async fn claim_now(app: &App, caller: &Caller, claim: Claim) -> Result<UndeliveredClaim, Problem> {
     let mut room = app.response_memory().for_claim(claim.max).await?;
     let (sender, receiver) = oneshot::channel();
     let to = app.clone();
@@ -116,7 +126,9 @@ async fn claim_now(app: &App, claim: Claim) -> Result<UndeliveredClaim, Problem>
         })));
     });
     let panicked = || StoreError::Unknown { reason: "the claim panicked".to_owned() };
-    Ok(receiver.await.unwrap_or_else(|_| Err(panicked()))?)
+    let undelivered = receiver.await.unwrap_or_else(|_| Err(panicked()))?;
+    caller.check_current()?;
+    Ok(undelivered)
 }
 
 /// Claimed jobs that are released on drop unless they are passed to a response.
@@ -233,9 +245,12 @@ pub(crate) mod tests {
         wait: Duration,
         delivery: &Delivery,
     ) -> Result<Claimed, Problem> {
-        match super::claim(app, &claim, wait, delivery).await? {
+        let caller = Caller::of_test();
+        match super::claim(app, &caller, &claim, wait, delivery).await? {
             FirstClaim::Claimed(claimed) => Ok(claimed),
-            FirstClaim::Waits(failed) => super::wait(app, claim, wait, failed, delivery).await,
+            FirstClaim::Waits(failed) => {
+                super::wait(app, &caller, claim, wait, failed, delivery).await
+            }
         }
     }
 
@@ -310,8 +325,8 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn a_waiting_claim_takes_little_memory() {
         let app = App::new(Arc::new(MemoryStore::new()), WallClock::system(), Limits::default());
-        let delivery = Delivery::new();
-        let waiting = wait(&app, request(), Duration::from_secs(1), None, &delivery);
+        let (caller, delivery) = (Caller::of_test(), Delivery::new());
+        let waiting = wait(&app, &caller, request(), Duration::from_secs(1), None, &delivery);
         let bytes = size_of_val(&waiting);
         assert!(bytes <= 800, "{bytes}");
     }
@@ -499,7 +514,8 @@ pub(crate) mod tests {
         assert_eq!(job(&*store, "a").await.state, JobState::Ready);
 
         // Or it leaves after the call was prepared, but before it has begun.
-        let mut calling = Box::pin(claim_now(&app, request()));
+        let caller = Caller::of_test();
+        let mut calling = Box::pin(claim_now(&app, &caller, request()));
         assert!(futures_util::poll!(calling.as_mut()).is_pending());
         drop(calling);
         until("all tasks have ended", || app.tasks().is_empty()).await;

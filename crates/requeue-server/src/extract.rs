@@ -71,7 +71,7 @@ pub(crate) async fn off_runtime<T: Send + 'static>(
 /// Reads a body into one piece.
 ///
 /// A list of its frames would take more memory than its bytes: a client can send chunks of one byte.
-async fn collect(body: Body) -> Result<Bytes, axum::Error> {
+pub(crate) async fn collect(body: Body) -> Result<Bytes, axum::Error> {
     let mut body = pin!(body);
     let mut all = Vec::new();
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {

@@ -24,9 +24,9 @@
 //! |---|---|
 //! | `routes` | the handlers of all paths; the OpenAPI document is generated from them |
 //! | `claims`, `claim_queue` | long-polling claims; jobs whose response is lost are released |
-//! | `bulk` | listing, changing and deleting jobs of a kind by filter |
+//! | `bulk`, `scans` | listing, changing and deleting jobs of a kind by filter, beside other requests |
 //! | [`listen`] | sockets, connections, limits, TLS, shutdown |
-//! | [`auth`] | access tokens |
+//! | [`auth`], `shares` | access tokens, sessions of browsers; what each token may use of a limit |
 //! | `dashboard` | the web pages, which use only the HTTP API |
 //! | `cross_site` | protection against requests from web pages of other sites |
 //! | `instrumented` | the store wrapper that feeds `metrics`, `events` and `workers` |
@@ -59,8 +59,10 @@ mod requests;
 mod response;
 mod response_memory;
 mod routes;
+mod scans;
 mod schedules;
 mod series;
+mod shares;
 mod workers;
 
 pub use app::{App, Limits};

@@ -89,7 +89,10 @@ impl Gate {
     /// themselves who requests them, because browsers send a session in a cookie.
     fn check(&self, request: &mut Request) -> Result<(), Box<Response>> {
         if dashboard::is_page(request.uri().path()) {
-            return self.access.cross_site_rejection(request).map_or(Ok(()), |no| Err(Box::new(no)));
+            return self
+                .access
+                .cross_site_rejection(request)
+                .map_or(Ok(()), |no| Err(Box::new(no)));
         }
         admit(&self.access, request)
     }

@@ -19,6 +19,7 @@
 //! A response with many jobs is encoded piece by piece, as the client reads it. So the process
 //! never holds the JSON of a whole page, which can be six times as large as the bodies.
 
+use crate::bulk::PAGE;
 use crate::listen::Delivery;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
@@ -89,6 +90,11 @@ impl ResponseMemory {
         let bodies = limit.saturating_mul(2 * MAX_BODY_LEN).min(MAX_RESULT_BYTES);
         let details = limit.saturating_mul(MAX_DETAIL_BYTES);
         self.reserve(bodies.saturating_add(MAX_RESULT_BYTES).saturating_add(details)).await
+    }
+
+    /// Reserves room for a page of jobs that is examined, and not returned.
+    pub(crate) async fn for_page(&self) -> Result<ResponseRoom, Problem> {
+        self.reserve(MAX_RESULT_BYTES + PAGE * MAX_DETAIL_BYTES).await
     }
 
     /// Reserves this many bytes. Waits until others have given them back, in the order of the

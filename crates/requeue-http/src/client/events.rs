@@ -81,7 +81,7 @@ impl HttpStore {
 impl EventStream {
     /// Waits for the next event. Returns `None` at the end of the stream: the server is shutting down.
     ///
-    /// Fails if the connection breaks, if nothing arrives for 45 seconds although the server reports every
+    /// Fails if the server ends the stream with a problem, because the token was revoked, if the connection breaks, if nothing arrives for 45 seconds although the server reports every
     /// 15 seconds that it is there, or if the stream is invalid. After an error, the stream cannot be
     /// continued. If this future is dropped, no event is lost.
     pub async fn next(&mut self) -> Result<Option<StreamedEvent>, CallError> {
@@ -105,6 +105,10 @@ impl EventStream {
 
     fn event(&self, message: &Message) -> Result<StreamedEvent, CallError> {
         let data = message.data.as_bytes();
+        if message.event == "problem" {
+            let problem = serde_json::from_slice(data).map_err(|error| self.invalid(&error))?;
+            return Err(CallError::Problem(Box::new(problem)));
+        }
         let event = match &*message.event {
             "missed" => serde_json::from_slice(data)
                 .map(|MissedCount { count }| StreamedEvent::Missed { count }),

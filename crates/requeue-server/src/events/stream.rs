@@ -1,10 +1,13 @@
 //! Events over HTTP, as server-sent events (`text/event-stream`).
 
 use super::{EventItem, EventListener};
+use crate::auth::Caller;
 use crate::listen::Shutdown;
+use crate::shares::Slot;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
+use requeue_http::Problem;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -12,25 +15,34 @@ use std::time::Duration;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 impl EventListener {
-    /// Returns the response that streams events until the client disconnects or the server stops.
+    /// Returns the response that streams events until the client disconnects, the server stops, or the
+    /// token of the caller is revoked. Holds `slot` meanwhile.
     ///
-    /// `event:` is the name of the event or `missed`; `data:` is the event as JSON. There is no
+    /// `event:` is the name of the event, `missed`, or `problem` if the token is revoked; `data:` is the
+    /// event or the problem as JSON. There is no
     /// `id:`, because events are not stored: a client that reconnects receives the events from then
     /// on.
-    pub(crate) fn stream(self, stop: Shutdown) -> Response {
-        let events = unfold((self, stop), async |(mut listener, stop)| {
+    pub(crate) fn stream(self, stop: Shutdown, caller: Caller, slot: Slot) -> Response {
+        let events = unfold(Some((self, stop, caller, slot)), async |state| {
+            let (mut listener, stop, caller, slot) = state?;
             let item = tokio::select! {
                 biased;
                 () = stop.requested() => None,
+                problem = caller.revoked() => return Some((Ok(problem_event(&problem)), None)),
                 item = listener.next() => item,
             }?;
-            Some((Ok::<_, Infallible>(sse_event(&item)), (listener, stop)))
+            Some((Ok::<_, Infallible>(sse_event(&item)), Some((listener, stop, caller, slot))))
         });
         let keep_alive = KeepAlive::new().interval(KEEP_ALIVE).text("still here");
         // Without this, nginx would buffer events.
         let unbuffered = [("x-accel-buffering", "no")];
         (unbuffered, Sse::new(events).keep_alive(keep_alive)).into_response()
     }
+}
+
+fn problem_event(problem: &Problem) -> SseEvent {
+    let event = SseEvent::default().event("problem").json_data(problem);
+    event.expect("a problem can be serialized")
 }
 
 fn sse_event(item: &EventItem) -> SseEvent {
@@ -46,7 +58,9 @@ fn sse_event(item: &EventItem) -> SseEvent {
 #[cfg(test)]
 mod tests {
     use crate::InstrumentedStore;
+    use crate::auth::{Caller, Right};
     use crate::listen::Shutdown;
+    use crate::shares::SharedLimit;
     use http_body_util::BodyExt;
     use requeue::ManualClock;
     use requeue_jobs::{Body, JobId, Kind, MemoryStore, Put, Store, Timestamp, WallClock};
@@ -64,7 +78,10 @@ mod tests {
         let store = MemoryStore::with(wall_clock.clone());
         let store = InstrumentedStore::new(Arc::new(store), wall_clock);
         let stop = Shutdown::new();
-        let response = store.events().listen(vec![]).unwrap().stream(stop.clone());
+        let caller = Caller::of_test();
+        let slot = SharedLimit::new("streams", 1, Right::Read).take(&caller, 1).ok().unwrap();
+        let listener = store.events().listen(vec![]).unwrap();
+        let response = listener.stream(stop.clone(), caller, slot);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let mut body = response.into_body();
         store.put(vec![job("a\n\nb")]).await.unwrap().remove(0).unwrap();

@@ -2,6 +2,7 @@
 
 use super::Problems;
 use crate::app::App;
+use crate::auth::Caller;
 use crate::claims::{self, FirstClaim};
 use crate::extract::Json;
 use crate::listen::{BodyHandle, Delivery, LaterResponse};
@@ -35,6 +36,7 @@ use std::time::Duration;
 pub(super) async fn claim(
     State(app): State<App>,
     Extension(delivery): Extension<Delivery>,
+    Extension(caller): Extension<Caller>,
     Extension(body_handle): Extension<BodyHandle>,
     Json(request): Json<ClaimRequest>,
 ) -> ApiResult<Response> {
@@ -44,11 +46,11 @@ pub(super) async fn claim(
     }
     body_handle.shrink_to(0);
     check_wait(&app, wait)?;
-    match claims::claim(&app, &claim, wait, &delivery).await? {
+    match claims::claim(&app, &caller, &claim, wait, &delivery).await? {
         FirstClaim::Claimed(claimed) => Ok(claim_response(claimed, delivery)),
         FirstClaim::Waits(failed) => {
             let later = LaterResponse::new(async move {
-                let claimed = claims::wait(&app, claim, wait, failed, &delivery).await?;
+                let claimed = claims::wait(&app, &caller, claim, wait, failed, &delivery).await?;
                 ApiResult::Ok(claim_response(claimed, delivery))
             });
             Ok(later.into_response())
@@ -77,6 +79,7 @@ fn claim_response(claimed: Claimed, delivery: Delivery) -> Response {
 )]
 pub(super) async fn wait(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Extension(body_handle): Extension<BodyHandle>,
     Json(request): Json<WaitRequest>,
 ) -> ApiResult<LaterResponse> {
@@ -84,8 +87,9 @@ pub(super) async fn wait(
     body_handle.shrink_to(0);
     check_wait(&app, wait)?;
     Ok(LaterResponse::new(async move {
-        let _slot = app.wait_slot(kinds.len())?;
+        let _slot = app.wait_slot(&caller, kinds.len())?;
         tokio::select! {
+            problem = caller.revoked() => return Err(problem.into()),
             waited = app.store().wait(kinds, wait) => waited?,
             () = app.shutdown().requested() => {}
         }

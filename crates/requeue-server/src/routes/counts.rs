@@ -3,7 +3,8 @@
 use super::Problems;
 use super::jobs::cursor;
 use crate::app::App;
-use crate::bulk::{self, BulkFilter, PAGE};
+use crate::auth::Caller;
+use crate::bulk::{self, BulkFilter};
 use crate::extract::{Json, KindPath, QueryParams};
 use crate::listen::Delivery;
 use crate::response::{ApiResult, json};
@@ -31,18 +32,21 @@ use requeue_http::wire::{AfterQuery, CountQuery, ErrorGroup, ErrorGroups, JobCou
 )]
 pub(super) async fn count(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     KindPath(kind): KindPath,
     QueryParams(query): QueryParams<CountQuery>,
 ) -> ApiResult<Json<JobCount>> {
     let filter = BulkFilter::read(query.filter(), "", &app.reading())?;
-    let (store, after) = (&**app.store(), cursor(query.after)?);
+    let after = cursor(query.after)?;
     if after.is_none()
-        && let Some(matched) = bulk::stored_count(store, &kind, &filter).await?
+        && let Some(matched) = bulk::stored_count(&**app.store(), &kind, &filter).await?
     {
         return Ok(Json(JobCount { matched, ..JobCount::default() }));
     }
-    let _room = app.response_memory().for_list(PAGE).await?;
-    Ok(Json(bulk::count(store, kind, &filter, after).await?))
+    let scan = app.scan_slot(&caller).await?;
+    let count =
+        scan.run(async move |store| Ok(bulk::count(store, kind, &filter, after).await?)).await?;
+    Ok(Json(count))
 }
 
 /// Group the dead jobs of a kind by their last error.
@@ -64,13 +68,15 @@ pub(super) async fn count(
 pub(super) async fn errors(
     State(app): State<App>,
     Extension(delivery): Extension<Delivery>,
+    Extension(caller): Extension<Caller>,
     KindPath(kind): KindPath,
     QueryParams(query): QueryParams<AfterQuery>,
 ) -> ApiResult<Response> {
     let after = cursor(query.after)?;
-    let mut room = app.response_memory().for_list(PAGE).await?;
-    let grouped = bulk::error_groups(&**app.store(), kind, after).await?;
-    room.keep(response_memory::weight(&grouped.groups));
+    let scan = app.scan_slot(&caller).await?;
+    let grouped =
+        scan.run(async move |store| Ok(bulk::error_groups(store, kind, after).await?)).await?;
+    let room = app.response_memory().reserve(response_memory::weight(&grouped.groups)).await?;
     delivery.hold(room);
     let (other, scanned) = (grouped.other, grouped.scanned);
     let cursor = json(&grouped.cursor);

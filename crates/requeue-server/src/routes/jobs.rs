@@ -2,7 +2,8 @@
 
 use super::Problems;
 use crate::app::App;
-use crate::bulk::{self, BulkFilter, MAX_SCANNED, PAGE};
+use crate::auth::Caller;
+use crate::bulk::{self, BulkFilter, MAX_SCANNED};
 use crate::extract::{JobPath, Json, KindPath, QueryParams, off_runtime};
 use crate::listed_job::ListedJob;
 use crate::listen::Delivery;
@@ -18,7 +19,7 @@ use requeue_http::wire::{
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::limits::MAX_BODY_LEN;
 use requeue_jobs::rules::check_count;
-use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind, StoreError, TimeCursor};
+use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind, Store, StoreError, TimeCursor};
 
 /// Put a job.
 ///
@@ -191,6 +192,7 @@ async fn put_all(
 pub(super) async fn list(
     State(app): State<App>,
     Extension(delivery): Extension<Delivery>,
+    Extension(caller): Extension<Caller>,
     KindPath(kind): KindPath,
     QueryParams(query): QueryParams<JobsQuery>,
 ) -> ApiResult<Response> {
@@ -204,22 +206,29 @@ pub(super) async fn list(
     let filter = BulkFilter::read(query.filter(), "", &app.reading())?;
     let by_time = query.by_time(&kind, limit)?;
     let after = if by_time.is_none() { cursor(query.after)? } else { None };
+    let scan = match filter.examines_many(by_time.is_some(), limit) {
+        true => Some(app.scan_slot(&caller).await?.with_own_memory()),
+        false => None,
+    };
     let mut room = app.response_memory().for_list(limit).await?;
     let body_limit = query.body_limit;
-    let store = &**app.store();
-    let (jobs, cursor) = match by_time {
+    let list = async move |store: &dyn Store| match by_time {
         Some(query) => {
             let page = bulk::list_by_time(store, query, &filter).await;
             let page = page.map_err(|error| match error {
                 StoreError::Invalid(invalid) => Problem::from(invalid).at("after"),
                 error => error.into(),
             })?;
-            (page.jobs, json(&page.cursor.as_ref().map(TimeCursor::as_str)))
+            Ok((page.jobs, json(&page.cursor.as_ref().map(TimeCursor::as_str))))
         }
         None => {
             let page = bulk::list(store, kind, &filter, after, limit).await?;
-            (page.jobs, json(&page.cursor.as_ref().map(JobId::as_str)))
+            Ok::<_, Problem>((page.jobs, json(&page.cursor.as_ref().map(JobId::as_str))))
         }
+    };
+    let (jobs, cursor) = match scan {
+        Some(scan) => scan.run(list).await?,
+        None => list(&**app.store()).await?,
     };
     let jobs: Vec<ListedJob> =
         jobs.into_iter().map(|job| ListedJob::new(job, body_limit)).collect();
@@ -297,10 +306,11 @@ async fn change_all(
 )]
 pub(super) async fn cancel_some(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     KindPath(kind): KindPath,
     Json(request): Json<ChangeIds>,
 ) -> ApiResult<Response> {
-    change_some(&app, kind, ChangeKind::Cancel, request).await
+    change_some(&app, &caller, kind, ChangeKind::Cancel, request).await
 }
 
 /// Make jobs due now, by id or by filter.
@@ -311,10 +321,11 @@ pub(super) async fn cancel_some(
 )]
 pub(super) async fn run_some_now(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     KindPath(kind): KindPath,
     Json(request): Json<ChangeIds>,
 ) -> ApiResult<Response> {
-    change_some(&app, kind, ChangeKind::RunNow, request).await
+    change_some(&app, &caller, kind, ChangeKind::RunNow, request).await
 }
 
 /// Revive dead jobs, by id or by filter.
@@ -325,10 +336,11 @@ pub(super) async fn run_some_now(
 )]
 pub(super) async fn revive_some(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     KindPath(kind): KindPath,
     Json(request): Json<ChangeIds>,
 ) -> ApiResult<Response> {
-    change_some(&app, kind, ChangeKind::Revive, request).await
+    change_some(&app, &caller, kind, ChangeKind::Revive, request).await
 }
 
 /// One result per id, or counts for a filter.
@@ -352,6 +364,7 @@ struct ChangeResponse(ChangedSome);
 
 async fn change_some(
     app: &App,
+    caller: &Caller,
     kind: Kind,
     action: ChangeKind,
     request: ChangeIds,
@@ -388,11 +401,12 @@ async fn change_some(
                 return Err(Problem::from(invalid).at("limit").into());
             }
             let filter = BulkFilter::read(all, "all.", &app.reading())?;
-            let _room = app.response_memory().for_list(PAGE).await?;
             let after = cursor(request.after)?;
-            let store = &**app.store();
-            let done = bulk::change(store, kind, action, &filter, after, limit).await?;
-            Ok(Json(done).into_response())
+            let scan = app.scan_slot(caller).await?;
+            let change = async move |store: &dyn Store| {
+                Ok(bulk::change(store, kind, action, &filter, after, limit).await?)
+            };
+            Ok(Json(scan.run(change).await?).into_response())
         }
         (Some(_), Some(_)) => Err(invalid("ids", "only one of ids and all is allowed").into()),
         (None, None) => Err(invalid("ids", "ids or all is required").into()),

@@ -3,6 +3,7 @@
 use super::Problems;
 use super::jobs::cursor;
 use crate::app::App;
+use crate::auth::Caller;
 use crate::bulk;
 use crate::extract::{Json, KindPath, QueryParams};
 use crate::listen::Delivery;
@@ -17,7 +18,7 @@ use requeue_http::wire::{
     UpcomingQuery,
 };
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::{Kind, Settings, StoreError};
+use requeue_jobs::{Kind, Settings, Store, StoreError};
 use requeue_push::{InvalidPush, PushConfig};
 
 /// List all kinds that have jobs, settings or schedules.
@@ -159,12 +160,15 @@ pub(super) async fn change(
 )]
 pub(super) async fn delete(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     KindPath(kind): KindPath,
     QueryParams(query): QueryParams<AfterQuery>,
 ) -> ApiResult<Json<KindDeleted>> {
     let after = cursor(query.after)?;
-    let _room = app.response_memory().for_list(bulk::PAGE).await?;
-    let deleted = bulk::delete(&**app.store(), kind.clone(), after).await?;
+    let scan = app.scan_slot(&caller).await?;
+    let deleted_kind = kind.clone();
+    let delete = async move |store: &dyn Store| Ok(bulk::delete(store, deleted_kind, after).await?);
+    let deleted = scan.run(delete).await?;
     app.push().settings_changed(kind, false);
     Ok(Json(deleted))
 }

@@ -2,6 +2,7 @@
 
 use super::Problems;
 use crate::app::App;
+use crate::auth::Caller;
 use crate::events::Event;
 use crate::extract::{Json, QueryParams};
 use crate::listen::Delivery;
@@ -32,7 +33,8 @@ pub(super) struct EventsQuery {
 /// Stream events as they happen (server-sent events).
 ///
 /// The stream contains the events of this node from now on; events are not stored. A client that is
-/// too slow gets the event `missed` with the number of events that it missed.
+/// too slow gets the event `missed` with the number of events that it missed. If the token of the request
+/// is revoked, the stream ends with the event `problem`.
 #[utoipa::path(
     get, path = "/v1/events", tag = "service", operation_id = "stream_events",
     params(EventsQuery),
@@ -47,11 +49,13 @@ pub(super) struct EventsQuery {
 )]
 pub(super) async fn events(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     QueryParams(query): QueryParams<EventsQuery>,
 ) -> ApiResult<Response> {
+    let slot = app.stream_slot(&caller)?;
     let listener = app.instrumented().events().listen(kinds(query.kinds)?);
     let listener = listener.map_err(|full| Problem::new(ProblemType::Busy, full.to_string()))?;
-    Ok(listener.stream(app.shutdown().clone()))
+    Ok(listener.stream(app.shutdown().clone(), caller, slot))
 }
 
 /// The workers that recently claimed through this node.

@@ -4,6 +4,7 @@ use super::Problems;
 use super::jobs::check_entries;
 use super::streaming::BodyWriter;
 use crate::app::App;
+use crate::auth::Caller;
 use crate::extract::{Json, KindPath, off_runtime};
 use crate::listen::BodyHandle;
 use crate::response::ApiResult;
@@ -102,8 +103,11 @@ pub(super) async fn reap(
         Problems
     )
 )]
-pub(super) async fn export(State(app): State<App>) -> ApiResult<Response> {
-    let slot = app.transfer_slot()?;
+pub(super) async fn export(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+) -> ApiResult<Response> {
+    let slot = app.transfer_slot(&caller)?;
     let (writer, body) = BodyWriter::new();
     app.tasks().clone().spawn_blocking(move || {
         let _slot = slot;
@@ -113,6 +117,9 @@ pub(super) async fn export(State(app): State<App>) -> ApiResult<Response> {
             tokio::select! {
                 exported = transfer::export(&**app.store(), &mut out, |_| {}) => exported.map(drop),
                 () = app.shutdown().requested() => Err(TransferError::Write(stopped())),
+                problem = caller.revoked() => {
+                    Err(TransferError::Write(io::Error::other(problem.detail)))
+                }
             }
         });
         if let Err(error) = exported {
@@ -164,10 +171,11 @@ impl From<TransferProgress> for Imported {
 )]
 pub(super) async fn import(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Extension(body_handle): Extension<BodyHandle>,
     body: Body,
 ) -> ApiResult<Json<Imported>> {
-    let slot = app.transfer_slot()?;
+    let slot = app.transfer_slot(&caller)?;
     body_handle.streamed();
     let stream = body.into_data_stream().map_err(io::Error::other);
     let runtime = Handle::current();
@@ -176,7 +184,14 @@ pub(super) async fn import(
         let _slot = slot;
         let input = SyncIoBridge::new_with_handle(StreamReader::new(stream), runtime);
         let mut input = BufReader::with_capacity(CHUNK, input);
-        block_on(transfer::import(&*store, &mut input, |_| {}))
+        block_on(async {
+            tokio::select! {
+                imported = transfer::import(&*store, &mut input, |_| {}) => {
+                    imported.map_err(import_problem)
+                }
+                problem = caller.revoked() => Err(problem),
+            }
+        })
     });
     let panicked =
         |_| Problem::new(ProblemType::Bug, "the import panicked; see the log of the server");
@@ -186,7 +201,7 @@ pub(super) async fn import(
     if let Err(error) = app.set_missing_timers().await {
         tracing::warn!(%error, "the runs of imported schedules may begin a minute late");
     }
-    Ok(Json(imported.map_err(import_problem)?.into()))
+    Ok(Json(imported?.into()))
 }
 
 fn import_problem(error: TransferError) -> Problem {
