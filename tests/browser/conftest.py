@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Callable, Iterator
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
@@ -51,7 +53,12 @@ NewContext = Callable[..., BrowserContext]
 
 def remember(context: BrowserContext, url: str, token: str) -> None:
     """Does what the login does, without loading its page."""
-    context.add_cookies([{"name": "requeue_token", "value": token, "url": url}])
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    connection.request("POST", "/login", urlencode({"token": token}), {"Origin": url})
+    cookie = connection.getresponse().headers["Set-Cookie"]
+    connection.close()
+    name, value = cookie.split(";")[0].split("=", 1)
+    context.add_cookies([{"name": name, "value": value, "url": url}])
 
 
 @pytest.fixture

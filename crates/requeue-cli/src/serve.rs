@@ -11,7 +11,7 @@ use crate::store_args::{DEFAULT_DATA, IfMissing, StoreArgs, StoreLocation};
 use crate::times;
 use requeue_disk::DiskStore;
 use requeue_jobs::{Store, WallClock};
-use requeue_server::auth::{Access, Right, may_listen};
+use requeue_server::auth::{Access, Right, SessionKey, may_listen};
 use requeue_server::listen::Tls;
 use requeue_server::{App, BackedUp, BackupFn, Limits, PushOptions};
 use std::net::SocketAddr;
@@ -31,7 +31,13 @@ Where jobs are kept:
 Tokens:
   If a token is set, clients must send one. REQUEUE_TOKEN contains a token for
   all requests, REQUEUE_READ_TOKEN a token for GET requests only, and --tokens
-  FILE any number of tokens.
+  FILE any number of tokens. If there are several, none can use up the streams,
+  exports, waiting claims and scans of the server: see docs/http-api.md.
+
+  The dashboard asks for a token once in 12 hours. Its sessions end when the
+  server stops, unless --session-key FILE contains a key: at least 32 random
+  bytes, for example of openssl rand -hex 32. Servers behind one load balancer
+  need the same key.
 
 Signals:
   SIGTERM and SIGINT stop the server after running requests have finished; a
@@ -56,6 +62,10 @@ pub(crate) struct Args {
     /// File of tokens, one per line: `full TOKEN` or `read TOKEN`
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
+    /// File with the key of dashboard sessions, at least 32 random bytes [default: a random key, so that
+    /// people log in again after a restart]
+    #[arg(long, value_name = "FILE")]
+    session_key: Option<PathBuf>,
     /// Allow requests without a token, also from other machines
     #[arg(long)]
     allow_anyone: bool,
@@ -228,7 +238,7 @@ fn describe(location: &StoreLocation) -> String {
     }
 }
 
-/// The tokens of the environment and of `--tokens`.
+/// The tokens of the environment and of `--tokens`, and the key of `--session-key`.
 fn access(args: &Args) -> Result<Access> {
     let named = [(Right::Full, "REQUEUE_TOKEN"), (Right::Read, "REQUEUE_READ_TOKEN")];
     let given = named.into_iter().filter_map(|(right, name)| {
@@ -236,12 +246,20 @@ fn access(args: &Args) -> Result<Access> {
         Some((right, token))
     });
     let access = Access::new(given, args.tokens.clone());
-    access.map_err(|error| CliError::from_error(Exit::Failed, &error))
+    let access = access.map_err(|error| CliError::from_error(Exit::Failed, &error))?;
+    let Some(path) = &args.session_key else { return Ok(access) };
+    if !access.is_restricted() {
+        return Err(CliError::usage(
+            "--session-key requires tokens: without any, the dashboard has no login",
+        ));
+    }
+    let key = SessionKey::read(path);
+    Ok(access.with_session_key(&key.map_err(|error| CliError::from_error(Exit::Failed, &error))?))
 }
 
 /// Logs a warning for each file with a secret that other users have access to.
 fn warn_about_secrets(args: &Args) {
-    for file in [&args.tokens, &args.tls_key].into_iter().flatten() {
+    for file in [&args.tokens, &args.session_key, &args.tls_key].into_iter().flatten() {
         if let Some(warning) = private_files::warning(file) {
             tracing::warn!("{warning}");
         }

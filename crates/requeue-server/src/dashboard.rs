@@ -6,15 +6,16 @@
 //! ```
 //!
 //! - **Only the public API.** A page knows nothing but what [`Api`](api::Api) returns: the documented
-//!   endpoints, called without a socket, with the token of the browser. What a token does not permit, the
-//!   dashboard cannot do either.
+//!   endpoints, called without a socket, as the [visitor](session::Visitor). What their token does not
+//!   permit, the dashboard cannot do either.
 //! - **Every view is a URL**, and works without script. The script adds live updates, relative times and
 //!   keys. A page that is requested as `text/event-stream` is a [stream](live) of its changed parts.
 //! - **All paths are in one directory** and all links are relative, so the dashboard works below any path
 //!   of a proxy without being configured.
 //! - **Nothing from a job is markup.** Templates escape, [`text`](format::text) shows invisible characters,
 //!   and the Content-Security-Policy allows no inline script and no other origin.
-//! - **An action** is a POST of the same origin with a full token, and is [logged](actions::audit).
+//! - **An action** is a POST of the same origin with a full token, and is [logged](actions::audit). Nothing of
+//!   its form is read before it is known who sends it.
 
 mod actions;
 mod api;
@@ -42,16 +43,19 @@ mod view;
 mod workers;
 
 use crate::app::App;
-use crate::auth::Access;
+use crate::auth::{Access, Right};
+use crate::listen::BodyHandle;
+use crate::shares::SharedLimit;
 use api::Api;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderValue, header};
-use axum::middleware::{Next, from_fn};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use std::sync::{Arc, LazyLock};
-use tokio::sync::Semaphore;
+use session::Visitor;
+use std::sync::LazyLock;
+use view::PageRequest;
 
 /// The paths of the dashboard.
 pub(crate) const PATHS: [&str; 29] = [
@@ -99,19 +103,22 @@ const ICON: &str = include_str!("dashboard/assets/icon.svg");
 const MAX_STREAMS: usize = 100;
 
 /// The largest form, in bytes: a body of 1 MiB in which every byte is percent-encoded, and some more.
-const MAX_FORM: usize = 4 << 20;
+const MAX_FORM: u64 = 4 << 20;
+
+/// The largest form of a login, in bytes: a token, and the page to return to.
+const MAX_LOGIN: u64 = 8 << 10;
 
 /// What all pages share.
 #[derive(Clone)]
 struct Dashboard {
     app: App,
     api: Api,
-    streams: Arc<Semaphore>,
+    streams: SharedLimit,
 }
 
 /// Returns the pages. `api` are the routes of the HTTP API.
 pub(crate) fn router(app: App, api: Router, access: Access) -> Router {
-    let streams = Arc::new(Semaphore::new(MAX_STREAMS));
+    let streams = SharedLimit::new("open pages", MAX_STREAMS, Right::Read);
     let dashboard = Dashboard { app, api: Api::new(api, access), streams };
     Router::new()
         .route("/", get(overview::show))
@@ -143,7 +150,7 @@ pub(crate) fn router(app: App, api: Router, access: Access) -> Router {
         .route("/bulk", post(bulk::run))
         .route("/app.js", get(async || asset("text/javascript; charset=utf-8", SCRIPT)))
         .route("/icon.svg", get(async || asset("image/svg+xml", ICON)))
-        .layer(DefaultBodyLimit::max(MAX_FORM))
+        .layer(from_fn_with_state(dashboard.clone(), guard))
         .layer(from_fn(secured))
         .with_state(dashboard)
 }
@@ -164,6 +171,32 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     );
     policy.try_into().expect("it is ASCII")
 });
+
+/// Finds out who requests a page. Of a form, nothing is read before it is known that the person may send it:
+/// without a login anyone can send forms, except that of the login, which is short.
+async fn guard(State(dashboard): State<Dashboard>, mut request: Request, next: Next) -> Response {
+    let now = dashboard.app.reading().now;
+    let visitor = Visitor::of(dashboard.api.access(), request.headers(), now);
+    request.extensions_mut().insert(visitor);
+    if request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    let is_open = matches!(request.uri().path(), "/login" | "/logout");
+    if let Some(body_handle) = request.extensions().get::<BodyHandle>() {
+        body_handle.limit_to(if is_open { MAX_LOGIN } else { MAX_FORM });
+        if is_open {
+            body_handle.is_from_anyone();
+        }
+    }
+    if !is_open {
+        let (parts, body) = request.into_parts();
+        if let Err(response) = dashboard.check_action(&PageRequest::of(&parts)).await {
+            return response;
+        }
+        request = Request::from_parts(parts, body);
+    }
+    next.run(request).await
+}
 
 /// Adds the headers that protect a page in the browser.
 async fn secured(request: Request, next: Next) -> Response {

@@ -2,10 +2,11 @@
 
 use crate::support::{Dir, Server, until};
 use rustix::process::Signal;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 const READ: &str = "only-for-dashboards-and-such";
@@ -118,6 +119,93 @@ fn a_token_file_is_reloaded_on_sighup() {
     server.signal(Signal::HUP);
     until("the new tokens", || (ask(&dir, &server, READ, &["stats"]) == Some(0)).then_some(()));
     assert_eq!(ask(&dir, &server, TOKEN, &["stats"]), Some(1));
+}
+
+/// A connection with one request, whose responses are read line by line.
+fn request(server: &Server, head: &str, body: &str) -> BufReader<TcpStream> {
+    let address = server.url.strip_prefix("http://").expect("it speaks HTTP");
+    let mut client = TcpStream::connect(address).expect("it listens");
+    let length = body.len();
+    let request =
+        format!("{head}\r\nhost: {address}\r\ncontent-length: {length}\r\n\r\n{body}");
+    client.write_all(request.as_bytes()).expect("it reads");
+    BufReader::new(client)
+}
+
+/// Returns the next line that contains this.
+fn line_with(client: &mut BufReader<TcpStream>, wanted: &str) -> String {
+    let mut line = String::new();
+    while !line.contains(wanted) {
+        line.clear();
+        assert!(client.read_line(&mut line).expect("it responds") > 0, "no {wanted:?}");
+    }
+    line
+}
+
+#[test]
+fn a_revoked_token_keeps_neither_its_stream_nor_its_claim_nor_its_page() {
+    let dir = Dir::new();
+    dir.write("tokens", format!("full {TOKEN}\nfull full-token-that-leaks\n"));
+    let server = Server::start(&dir, &["--tokens", "tokens"]);
+    let leaked = "authorization: Bearer full-token-that-leaks";
+    let mut stream = request(&server, &format!("GET /v1/events HTTP/1.1\r\n{leaked}"), "");
+    line_with(&mut stream, "HTTP/1.1 200");
+    let page = format!("GET /dead HTTP/1.1\r\n{leaked}\r\naccept: text/event-stream");
+    let mut page = request(&server, &page, "");
+    line_with(&mut page, "event: part");
+    let claim = format!("POST /v1/claim HTTP/1.1\r\n{leaked}\r\ncontent-type: application/json");
+    let mut claim = request(&server, &claim, r#"{"kinds":["mail"],"wait":"50s"}"#);
+    // By then, the server has read the claim.
+    assert_eq!(ask(&dir, &server, TOKEN, &["stats"]), Some(0));
+    dir.write("tokens", format!("full {TOKEN}\n"));
+    let began = Instant::now();
+    server.signal(Signal::HUP);
+    line_with(&mut stream, "event: problem");
+    line_with(&mut stream, "revoked");
+    line_with(&mut page, "event: login");
+    line_with(&mut claim, "HTTP/1.1 401");
+    assert!(began.elapsed() < Duration::from_secs(20), "not when the wait is over");
+    assert_eq!(ask(&dir, &server, TOKEN, &["put", "mail", "a"]), Some(0));
+    assert_eq!(ask(&dir, &server, TOKEN, &["claim", "mail", "--wait", "0s"]), Some(0));
+}
+
+#[test]
+fn sessions_of_servers_with_the_same_key_outlive_a_restart() {
+    let dir = Dir::new();
+    dir.write("tokens", format!("full {TOKEN} ann\n"));
+    dir.write("key", "4d5f0f6b0f2c4d0d8c3f5e2b7a9d1c6e4d5f0f6b0f2c4d0d8c3f5e2b7a9d1c6e\n");
+    let start = |args: &[&str]| Server::start(&dir, &[&["--tokens", "tokens"], args].concat());
+    let log_in = |server: &Server| {
+        let form = "POST /login HTTP/1.1\r\ncontent-type: application/x-www-form-urlencoded";
+        let mut client = request(server, form, &format!("token={TOKEN}"));
+        let line = line_with(&mut client, "set-cookie: ");
+        assert!(!line.contains(TOKEN), "{line}");
+        let cookie = line.trim_start_matches("set-cookie: ").split(';').next();
+        cookie.expect("a cookie").to_owned()
+    };
+    let status = |server: &Server, cookie: &str| {
+        let mut client = request(server, &format!("GET /dead HTTP/1.1\r\ncookie: {cookie}"), "");
+        line_with(&mut client, "HTTP/1.1")[9..12].to_owned()
+    };
+    let key = ["--session-key", "key"];
+    let server = start(&key);
+    let cookie = log_in(&server);
+    assert_eq!(status(&server, &cookie), "200");
+    drop(server);
+    let server = start(&key);
+    assert_eq!(status(&server, &cookie), "200");
+    drop(server);
+    let server = start(&[]);
+    assert_eq!(status(&server, &cookie), "303", "a random key is another one");
+    drop(server);
+    // A key that can be guessed is none.
+    dir.write("key", "secret\n");
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--tokens", "tokens", "--session-key", "key"];
+    let done = dir.run(&serve).code(1);
+    done.complains("the session key has 6 bytes; 32 to 1024 are required");
+    dir.run(&["serve", "--listen", "127.0.0.1:0", "--session-key", "key"])
+        .code(2)
+        .complains("--session-key requires tokens");
 }
 
 #[test]

@@ -1,13 +1,12 @@
-//! The HTTP API as the pages call it: its routes, in this process, with the token of the browser.
+//! The HTTP API as the pages call it: its routes, in this process, as the person who requests the page.
 
-use crate::auth::Access;
+use crate::auth::{Access, Caller};
 use crate::listen::Delivery;
-use crate::requests::admit;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::{Method, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use requeue_http::{Problem, ProblemType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,11 +23,11 @@ pub(super) struct Api {
     access: Access,
 }
 
-/// The API, called with the token of one browser.
+/// The API, called by one person.
 #[derive(Clone)]
 pub(super) struct Client {
     api: Api,
-    token: Option<String>,
+    caller: Caller,
 }
 
 impl Api {
@@ -36,12 +35,20 @@ impl Api {
         Api { router, access }
     }
 
-    pub(super) fn client(&self, token: Option<String>) -> Client {
-        Client { api: self.clone(), token }
+    pub(super) fn client(&self, caller: Caller) -> Client {
+        Client { api: self.clone(), caller }
+    }
+
+    pub(super) fn access(&self) -> &Access {
+        &self.access
     }
 }
 
 impl Client {
+    pub(super) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// Sends a GET request, and deserializes the response.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
         self.call(Method::GET, path, Body::empty()).await
@@ -102,15 +109,17 @@ impl Client {
         body: Body,
         delivery: Delivery,
     ) -> Result<Response, Problem> {
-        let mut request = Request::builder().method(method).uri(path);
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        // As it is now: a page may be open for hours.
+        let Some(caller) = self.caller.renewed() else {
+            return Err(self.caller.revoked().await);
+        };
+        if let Err(problem) = caller.check_method(&method) {
+            return Ok(problem.into_response());
         }
-        let request = request.header(header::CONTENT_TYPE, "application/json").extension(delivery);
-        let mut request = request.body(body).map_err(|error| bug(&error))?;
-        if let Err(rejection) = admit(&self.api.access, &mut request) {
-            return Ok(*rejection);
-        }
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let request = request.extension(delivery).extension(caller);
+        let request = request.body(body).map_err(|error| bug(&error))?;
         let response: Result<Response, Infallible> = self.api.router.clone().call(request).await;
         Ok(response.unwrap_or_else(|never| match never {}))
     }

@@ -9,9 +9,9 @@ use super::format::{count, jobs, text};
 use super::jobs_table::JobsFilter;
 use super::session::with_notice;
 use super::tables::hidden;
-use super::view::{Page, PageRequest, View, decoded_fields, see};
+use super::view::{FormBytes, Page, PageRequest, View, decoded_fields, see};
 use super::{Dashboard, layout, url};
-use axum::body::Bytes;
+use crate::extract::off_runtime;
 use axum::extract::State;
 use axum::http::Method;
 use axum::response::Response;
@@ -193,13 +193,13 @@ impl BulkForm {
 pub(super) async fn run(
     State(dashboard): State<Dashboard>,
     request: PageRequest,
-    body: Bytes,
+    FormBytes(body): FormBytes,
 ) -> Response {
     let view = match dashboard.view(&request).await {
         Ok(view) => view,
         Err(response) => return response,
     };
-    let mut form = match BulkForm::read(&body) {
+    let mut form = match off_runtime(body.len(), move || BulkForm::read(&body)).await {
         Ok(form) => form,
         Err(problem) => return layout::problem(&view, &request, &problem),
     };

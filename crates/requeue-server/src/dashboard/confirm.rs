@@ -6,7 +6,8 @@ use super::format::{count, jobs, text};
 use super::layout;
 use super::tables::kind_link;
 use super::url;
-use super::view::{Page, PageQuery, PageRequest, View};
+use super::view::{FormBytes, Page, PageQuery, PageRequest, View};
+use crate::extract::off_runtime;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
@@ -24,21 +25,20 @@ const MAX_LISTED: usize = 20;
 pub(super) async fn show(
     State(dashboard): State<Dashboard>,
     request: PageRequest,
-    body: Bytes,
+    FormBytes(body): FormBytes,
 ) -> Response {
     let view = match dashboard.view(&request).await {
         Ok(view) => view,
         Err(response) => return response,
     };
-    match page(&view, &request, &body).await {
+    match page(&view, &request, body).await {
         Ok(page) => layout::page(&view, &request, &page),
         Err(problem) => layout::problem(&view, &request, &problem),
     }
 }
 
-async fn page(view: &View, request: &PageRequest, body: &[u8]) -> Result<Page, Problem> {
-    check_full(view)?;
-    let form = BulkForm::read(body)?;
+async fn page(view: &View, request: &PageRequest, body: Bytes) -> Result<Page, Problem> {
+    let form = off_runtime(body.len(), move || BulkForm::read(&body)).await?;
     let (number, is_all) = match form.is_all() {
         true => matching(view, &form).await?,
         false => (form.ids.len() as u64, true),

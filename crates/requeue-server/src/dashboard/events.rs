@@ -4,26 +4,25 @@
 //! the rest is counted. So a busy server does not flood the browser.
 
 use super::Dashboard;
-use super::api::Client;
 use super::format::{exact, none, text};
 use super::job::maybe_job;
 use super::tables::kind_link;
 use super::url;
 use super::view::{Page, PageQuery, PageRequest, View};
 use crate::response::ProblemResponse;
+use crate::shares::Slot;
 use axum::body::{Body, BodyDataStream};
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, pending};
 use futures_util::stream::unfold;
 use maud::{Markup, html};
-use requeue_http::{Problem, ProblemType};
 use serde::Deserialize;
 use serde_json::json;
 use std::convert::Infallible;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 /// How often rows are sent.
@@ -45,7 +44,7 @@ pub(super) async fn show(
 ) -> Response {
     if request.wants_stream() {
         return match dashboard.view(&request).await {
-            Ok(view) => stream(dashboard, &view.api, &query.kinds).await,
+            Ok(view) => stream(dashboard, &view, &query.kinds).await,
             Err(response) => response,
         };
     }
@@ -127,16 +126,20 @@ fn row(event: &EventJson) -> Markup {
     }
 }
 
-async fn stream(dashboard: Dashboard, api: &Client, kinds: &str) -> Response {
-    let Ok(slot) = dashboard.streams.clone().try_acquire_owned() else {
-        let detail = format!("{} pages are open already, which is the limit", super::MAX_STREAMS);
-        return ProblemResponse(Problem::new(ProblemType::Busy, detail)).into_response();
+async fn stream(dashboard: Dashboard, view: &View, kinds: &str) -> Response {
+    let slot = match dashboard.streams.take(view.api.caller(), 1) {
+        Ok(slot) => slot,
+        Err(busy) => return ProblemResponse(busy).into_response(),
     };
-    let body = match api.stream(&url::link("/v1/events", &[("kinds", kinds)])).await {
+    let body = match view.api.stream(&url::link("/v1/events", &[("kinds", kinds)])).await {
         Ok(body) => body,
         Err(problem) => return ProblemResponse(problem).into_response(),
     };
-    let rows = EventRows { frames: Body::into_data_stream(body), _slot: slot };
+    let over: BoxFuture<'static, ()> = match view.ends_at {
+        Some(at) => Box::pin(dashboard.app.clock().sleep(at.saturating_since(view.now))),
+        None => Box::pin(pending()),
+    };
+    let rows = EventRows { frames: Body::into_data_stream(body), over, ended: false, _slot: slot };
     let events = unfold(rows, |mut rows| async move {
         let event = rows.next().await?;
         Some((Ok::<_, Infallible>(event), rows))
@@ -148,15 +151,32 @@ async fn stream(dashboard: Dashboard, api: &Client, kinds: &str) -> Response {
 /// The events of the API, which arrive one per frame, as rows.
 struct EventRows {
     frames: BodyDataStream,
-    _slot: OwnedSemaphorePermit,
+    /// The end of the session.
+    over: BoxFuture<'static, ()>,
+    ended: bool,
+    _slot: Slot,
 }
 
 impl EventRows {
     /// Waits for events, collects those of one tick, and returns them. `None` at the end of the stream.
     async fn next(&mut self) -> Option<Event> {
+        if self.ended {
+            return None;
+        }
         let mut tick = Tick::default();
         let first = loop {
-            let frame = self.frames.next().await?.ok()?;
+            let frame = tokio::select! {
+                frame = self.frames.next() => frame?.ok()?,
+                () = &mut self.over => {
+                    self.ended = true;
+                    return Some(Event::default().event("login").data("{}"));
+                }
+            };
+            // The token was revoked.
+            if frame.starts_with(b"event: problem") {
+                self.ended = true;
+                return Some(Event::default().event("login").data("{}"));
+            }
             if tick.add(&frame) {
                 break Instant::now();
             }

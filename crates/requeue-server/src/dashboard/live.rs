@@ -7,6 +7,7 @@
 use super::Dashboard;
 use super::view::{Page, View};
 use crate::response::ProblemResponse;
+use crate::shares::Slot;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
@@ -29,9 +30,9 @@ where
     R: Fn(View) -> F + Send + Sync + 'static,
     F: Future<Output = Result<Page, Problem>> + Send + 'static,
 {
-    let Ok(slot) = dashboard.streams.clone().try_acquire_owned() else {
-        let detail = format!("{} pages are open already, which is the limit", super::MAX_STREAMS);
-        return ProblemResponse(Problem::new(ProblemType::Busy, detail)).into_response();
+    let slot = match dashboard.streams.take(view.api.caller(), 1) {
+        Ok(slot) => slot,
+        Err(busy) => return ProblemResponse(busy).into_response(),
     };
     let state = LiveState {
         dashboard,
@@ -58,6 +59,11 @@ pub(super) fn login_required() -> Response {
     Sse::new(futures_util::stream::iter([Ok::<_, Infallible>(event)])).into_response()
 }
 
+/// The problem that ends the stream of a page when the session ends.
+pub(super) fn session_over() -> Problem {
+    Problem::new(ProblemType::Unauthorized, "the session is over: log in again")
+}
+
 /// A page that somebody looks at.
 struct LiveState<R> {
     dashboard: Dashboard,
@@ -68,7 +74,7 @@ struct LiveState<R> {
     ready: VecDeque<Event>,
     is_first: bool,
     is_over: bool,
-    _slot: tokio::sync::OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
 impl<F, R> LiveState<R>
@@ -91,10 +97,18 @@ where
                 tokio::select! {
                     biased;
                     () = stop.requested() => return None,
+                    problem = self.view.api.caller().revoked() => {
+                        self.add_problem(&problem);
+                        continue;
+                    }
                     () = pause => {}
                 }
             }
             self.view.now = self.dashboard.app.reading().now;
+            if self.view.ends_at.is_some_and(|at| at <= self.view.now) {
+                self.add_problem(&session_over());
+                continue;
+            }
             match (self.render)(self.view.clone()).await {
                 Ok(page) => self.add_changes(page),
                 Err(problem) => self.add_problem(&problem),

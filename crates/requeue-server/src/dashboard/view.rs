@@ -3,8 +3,9 @@
 use super::api::Client;
 use super::layout;
 use super::live;
-use super::session::{Session, login_redirect};
+use super::session::{Visitor, login_redirect};
 use super::{Dashboard, url};
+use crate::extract::{collect, off_runtime};
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -13,7 +14,8 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::Markup;
 use requeue_http::wire::AccessJson;
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::Timestamp;
+use requeue_jobs::limits::MAX_BATCH;
+use requeue_jobs::{Invalid, Timestamp};
 use serde::de::DeserializeOwned;
 use std::convert::Infallible;
 
@@ -23,6 +25,8 @@ pub(super) struct View {
     pub(super) api: Client,
     pub(super) access: AccessJson,
     pub(super) now: Timestamp,
+    /// When the session ends, if it does.
+    pub(super) ends_at: Option<Timestamp>,
     /// Whether only the parts are needed that change: for the live stream.
     pub(super) live: bool,
     /// A message about the last action.
@@ -71,7 +75,7 @@ impl Page {
 
 /// Who requests a page, and how.
 pub(super) struct PageRequest {
-    pub(super) session: Session,
+    pub(super) visitor: Visitor,
     pub(super) uri: Uri,
     /// Whether a form was sent.
     pub(super) is_form: bool,
@@ -82,12 +86,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PageRequest {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(PageRequest {
-            session: Session::of(&parts.headers),
-            uri: parts.uri.clone(),
-            is_form: parts.method == Method::POST,
-            headers: parts.headers.clone(),
-        })
+        Ok(PageRequest::of(parts))
     }
 }
 
@@ -111,37 +110,58 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for PageQuery<T> {
 /// A form that a person has filled in.
 pub(super) struct PageForm<T>(pub(super) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for PageForm<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for PageForm<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        let form = form_bytes(request, state).await?;
-        serde_urlencoded::from_bytes(&form).map(PageForm).map_err(|error| malformed_form(&error))
+        let FormBytes(form) = FormBytes::from_request(request, state).await?;
+        let read = off_runtime(form.len(), move || serde_urlencoded::from_bytes(&form));
+        read.await.map(PageForm).map_err(|error| malformed_form(&error))
     }
 }
 
 /// A form of hidden fields, whose values are percent-encoded.
 pub(super) struct ActionForm<T>(pub(super) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ActionForm<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for ActionForm<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        let form = form_bytes(request, state).await?;
+        let FormBytes(form) = FormBytes::from_request(request, state).await?;
         let read = |fields: Vec<(String, String)>| {
             let fields = serde_urlencoded::to_string(fields).unwrap_or_default();
-            serde_urlencoded::from_str(&fields)
-                .map(ActionForm)
-                .map_err(|error| malformed_form(&error))
+            serde_urlencoded::from_str(&fields).map(ActionForm).map_err(|error| malformed(&error))
         };
-        decoded_fields(&form).map_err(|problem| layout::failed(&problem)).and_then(read)
+        let read = off_runtime(form.len(), move || decoded_fields(&form).and_then(read));
+        read.await.map_err(|problem| layout::failed(&problem))
+    }
+}
+
+/// The fields of any form have at most this many: one for each selected job, and some more.
+const MAX_FIELDS: usize = MAX_BATCH + 100;
+
+/// The bytes of a form with a bounded number of fields. Reading each takes a multiple of its bytes.
+pub(super) struct FormBytes(pub(super) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for FormBytes {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Response> {
+        // If the form was too large or too slow, the connection replaces this response.
+        let form = collect(request.into_body()).await.map_err(|error| malformed_form(&error))?;
+        let count = form.split(|byte| *byte == b'&').count();
+        if count > MAX_FIELDS {
+            let (what, limit) = ("fields in a form", MAX_FIELDS);
+            return Err(layout::failed(&Invalid::TooMany { what, count, limit }.into()));
+        }
+        Ok(FormBytes(form))
     }
 }
 
 /// Returns the fields of a form whose values are percent-encoded.
 pub(super) fn decoded_fields(form: &[u8]) -> Result<Vec<(String, String)>, Problem> {
-    let fields: Vec<(String, String)> = serde_urlencoded::from_bytes(form)
-        .map_err(|error| Problem::new(ProblemType::Malformed, format!("invalid form: {error}")))?;
+    let fields: Vec<(String, String)> =
+        serde_urlencoded::from_bytes(form).map_err(|error| malformed(&error))?;
     let decode = |(name, value): (String, String)| match url::decode(&value) {
         Some(value) => Ok((name, value)),
         None => {
@@ -152,16 +172,26 @@ pub(super) fn decoded_fields(form: &[u8]) -> Result<Vec<(String, String)>, Probl
     fields.into_iter().map(decode).collect()
 }
 
-async fn form_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Response> {
-    let bytes = Bytes::from_request(request, state).await;
-    bytes.map_err(|error| malformed_form(&error.body_text()))
+fn malformed(error: &dyn std::fmt::Display) -> Problem {
+    Problem::new(ProblemType::Malformed, format!("invalid form: {error}"))
 }
 
 fn malformed_form(error: &dyn std::fmt::Display) -> Response {
-    layout::failed(&Problem::new(ProblemType::Malformed, format!("invalid form: {error}")))
+    layout::failed(&malformed(error))
 }
 
 impl PageRequest {
+    /// Returns the request with this head, to which the dashboard has added its visitor.
+    pub(super) fn of(parts: &Parts) -> Self {
+        let visitor = parts.extensions.get::<Visitor>().cloned();
+        PageRequest {
+            visitor: visitor.expect("every page is behind the guard"),
+            uri: parts.uri.clone(),
+            is_form: parts.method == Method::POST,
+            headers: parts.headers.clone(),
+        }
+    }
+
     /// Returns whether the live stream of the page is requested.
     pub(super) fn wants_stream(&self) -> bool {
         let accept = self.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
@@ -190,23 +220,37 @@ impl PageRequest {
 }
 
 impl Dashboard {
-    /// Returns a view for this request, or the response to a request without a valid token.
+    /// Returns a view for this request, or the response to a request of somebody who has to log in.
     pub(super) async fn view(&self, request: &PageRequest) -> Result<View, Response> {
-        let api = self.api.client(request.session.token.clone());
+        let Some(caller) = request.visitor.caller.clone() else {
+            return Err(match request.wants_stream() {
+                true => live::login_required(),
+                false => login_redirect(request),
+            });
+        };
+        let api = self.api.client(caller);
         match api.get::<AccessJson>("/v1/access").await {
             Ok(access) => Ok(View {
                 api,
                 access,
                 now: self.app.reading().now,
+                ends_at: request.visitor.ends_at,
                 live: false,
-                notice: request.session.notice.clone(),
+                notice: request.visitor.notice.clone(),
             }),
-            Err(problem) if problem.problem_type() != ProblemType::Unauthorized => {
-                Err(layout::failed(&problem))
-            }
-            Err(_) if request.wants_stream() => Err(live::login_required()),
-            Err(_) => Err(login_redirect(request)),
+            Err(problem) => Err(layout::failed(&problem)),
         }
+    }
+
+    /// Fails with the response to a form of somebody who may not change anything.
+    pub(super) async fn check_action(&self, request: &PageRequest) -> Result<(), Response> {
+        let view = self.view(request).await?;
+        if view.can_act() {
+            return Ok(());
+        }
+        let detail = "this token permits no changes; log in with a full token";
+        let problem = Problem::new(ProblemType::Forbidden, detail);
+        Err(layout::problem(&view, request, &problem))
     }
 
     /// Responds with a page, or with the stream of its changes.

@@ -1,5 +1,6 @@
 //! The HTTP API over real sockets: what each endpoint does, and what it rejects.
 
+mod access;
 mod bad_input;
 mod bad_requests;
 mod bodies;
@@ -16,6 +17,7 @@ mod push;
 mod samples;
 mod schedules;
 mod service;
+mod sessions;
 mod settle;
 mod support;
 mod transfer;

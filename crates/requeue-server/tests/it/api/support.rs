@@ -44,14 +44,29 @@ impl Server {
     pub(crate) fn of(limits: Limits, options: Options, add: impl FnOnce(App) -> App) -> Self {
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, BEGAN_AT);
-        Server::at(wall_clock, clock, limits, options, add, false)
+        Server::at(wall_clock, clock, limits, options, &open(), add, false)
+    }
+
+    /// Starts a server that requires tokens.
+    pub(crate) fn guarded(access: &Access, limits: Limits, options: Options) -> Self {
+        let clock = ManualClock::new();
+        let wall_clock = WallClock::manual(&clock, BEGAN_AT);
+        Server::at(wall_clock, clock, limits, options, access, |app| app, false)
     }
 
     /// Starts a server that reaps, and starts the runs of schedules.
     pub(crate) fn with_schedules() -> Self {
         let clock = ManualClock::new();
         let wall_clock = WallClock::manual(&clock, BEGAN_AT);
-        Server::at(wall_clock, clock, Limits::default(), Options::default(), |app| app, true)
+        Server::at(
+            wall_clock,
+            clock,
+            Limits::default(),
+            Options::default(),
+            &open(),
+            |app| app,
+            true,
+        )
     }
 
     /// Starts a server in real time that delivers jobs, and may reach these internal targets.
@@ -59,7 +74,7 @@ impl Server {
         let mut limits = Limits::default();
         limits.push.allowed = allowed.parse().expect("valid targets");
         let (wall_clock, clock) = (WallClock::system(), ManualClock::new());
-        Server::at(wall_clock, clock, limits, Options::default(), |app| app, true)
+        Server::at(wall_clock, clock, limits, Options::default(), &open(), |app| app, true)
     }
 
     /// Starts a server in real time, with short waits.
@@ -67,7 +82,7 @@ impl Server {
         let mut limits = Limits::default();
         limits.wait = Duration::from_millis(20);
         let (wall_clock, clock) = (WallClock::system(), ManualClock::new());
-        Server::at(wall_clock, clock, limits, Options::default(), |app| app, false)
+        Server::at(wall_clock, clock, limits, Options::default(), &open(), |app| app, false)
     }
 
     fn at(
@@ -75,6 +90,7 @@ impl Server {
         clock: ManualClock,
         limits: Limits,
         options: Options,
+        access: &Access,
         add: impl FnOnce(App) -> App,
         in_full: bool,
     ) -> Self {
@@ -86,7 +102,7 @@ impl Server {
         count_panics();
         let tcp = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
         let address = tcp.local_addr().expect("it is bound");
-        let access = Access::new([], None).expect("nobody needs a token");
+        let access = access.clone();
         let (listener, service) = (Listener::new(tcp, options), app.clone());
         let serve = async move {
             match in_full {
@@ -139,6 +155,11 @@ impl Drop for Server {
             assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a server has panicked");
         }
     }
+}
+
+/// Access without tokens.
+fn open() -> Access {
+    Access::new([], None).expect("nobody needs a token")
 }
 
 /// Name of the servers' threads.
@@ -270,6 +291,13 @@ impl Client {
         self.0.read_exact(&mut chunk).expect("there is more of the chunk");
         self.line();
         String::from_utf8(chunk).expect("the stream is text")
+    }
+
+    /// Reads everything until the server closes the connection.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        let _ = self.0.read_to_end(&mut rest);
+        rest
     }
 
     fn line(&mut self) -> Option<String> {
