@@ -77,7 +77,7 @@ impl Endpoint {
 }
 
 /// Adds to a request of the API who sends it. Fails with the response to a request that is not allowed.
-pub(crate) fn admit(access: &Access, request: &mut Request) -> Result<(), Box<Response>> {
+fn admit(access: &Access, request: &mut Request) -> Result<(), Box<Response>> {
     if let Some(caller) = access.check(request)? {
         request.extensions_mut().insert(caller);
     }

@@ -126,8 +126,7 @@ fn request(server: &Server, head: &str, body: &str) -> BufReader<TcpStream> {
     let address = server.url.strip_prefix("http://").expect("it speaks HTTP");
     let mut client = TcpStream::connect(address).expect("it listens");
     let length = body.len();
-    let request =
-        format!("{head}\r\nhost: {address}\r\ncontent-length: {length}\r\n\r\n{body}");
+    let request = format!("{head}\r\nhost: {address}\r\ncontent-length: {length}\r\n\r\n{body}");
     client.write_all(request.as_bytes()).expect("it reads");
     BufReader::new(client)
 }

@@ -47,7 +47,11 @@ impl fmt::Display for Right {
 /// # Ok::<(), requeue_server::auth::TokenError>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Tokens(HashMap<TokenId, Arc<Token>>);
+pub struct Tokens {
+    by_id: HashMap<TokenId, Arc<Token>>,
+    /// How many of them are full tokens.
+    full: usize,
+}
 
 /// A token without its secret.
 #[derive(Debug)]
@@ -171,19 +175,21 @@ impl Tokens {
 
     /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_id.is_empty()
     }
 
     pub(super) fn extend(&mut self, more: Self) {
-        more.0.into_values().for_each(|token| self.add(token));
+        more.by_id.into_values().for_each(|token| self.add(token));
     }
 
     /// Adds a token, unless the set contains it with a greater right.
     fn add(&mut self, token: Arc<Token>) {
-        let known = self.get(token.id).is_some_and(|known| known.right > token.right);
-        if !known {
-            self.0.insert(token.id, token);
+        let known = self.get(token.id).map(|known| known.right);
+        if known > Some(token.right) {
+            return;
         }
+        self.full += usize::from(token.right == Right::Full && known != Some(Right::Full));
+        self.by_id.insert(token.id, token);
     }
 
     /// Returns what `token` allows, or `None` if it is not in the set.
@@ -197,18 +203,21 @@ impl Tokens {
     }
 
     pub(super) fn get(&self, id: TokenId) -> Option<&Arc<Token>> {
-        self.0.get(&id)
+        self.by_id.get(&id)
     }
 
     /// Returns how many tokens have at least this right.
     pub(super) fn count(&self, right: Right) -> usize {
-        self.0.values().filter(|token| token.right >= right).count()
+        match right {
+            Right::Read => self.by_id.len(),
+            Right::Full => self.full,
+        }
     }
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tokens({})", self.0.len())
+        write!(f, "Tokens({})", self.by_id.len())
     }
 }
 
@@ -283,6 +292,10 @@ mod tests {
         let (read, full) = ((Right::Read, "0123456789abcdef"), (Right::Full, "0123456789abcdef"));
         assert_eq!(tokens(&[read, full]).unwrap().right(b"0123456789abcdef"), Some(Right::Full));
         assert_eq!(tokens(&[full, read]).unwrap().right(b"0123456789abcdef"), Some(Right::Full));
+        for given in [[read, full], [full, read], [full, full]] {
+            let tokens = tokens(&given).unwrap();
+            assert_eq!((tokens.count(Right::Read), tokens.count(Right::Full)), (1, 1));
+        }
     }
 
     #[test]

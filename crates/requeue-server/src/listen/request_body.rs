@@ -258,19 +258,18 @@ impl LimitedBody {
 
     /// Waits for the client.
     fn poll_client(&mut self, cx: &mut Context<'_>, streamed: bool) -> PolledFrame {
-        if self.body_handle.lock().from_anyone {
+        let after = self.options.body_timeout;
+        let (deadline, error) = if self.body_handle.lock().from_anyone {
             let (since, after) =
                 (*self.since.get_or_insert_with(Instant::now), self.options.head_timeout);
-            if self.is_over(cx, since + after) {
-                return self.fail(BodyError::Late { after });
-            }
             self.connection.waits_for_body(since);
-            return Poll::Pending;
-        }
-        let after = self.options.body_timeout;
-        let deadline = self.pace.wait(after);
+            (since + after, BodyError::Late { after })
+        } else {
+            let bytes = self.options.min_bytes(after);
+            (self.pace.wait(after), BodyError::Slow { bytes, after })
+        };
         if self.is_over(cx, deadline) {
-            return self.fail(BodyError::Slow { bytes: self.options.min_bytes(after), after });
+            return self.fail(error);
         }
         if self.received > 0 && !streamed {
             let arriving = self.arriving.get_or_insert_with(|| self.body_memory.arriving());

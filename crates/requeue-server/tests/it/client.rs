@@ -1,9 +1,10 @@
 //! The HTTP client against the server: unusual ids, tokens, TLS, export and import, and network
 //! failures.
 
+use crate::api::access::{FULL, READ, TokenFile};
 use crate::support::{Server, client};
-use requeue_http::HttpStore;
-use requeue_http::client::{CallError, Options};
+use requeue_http::client::{CallError, Options, Secret};
+use requeue_http::{HttpStore, ProblemType};
 use requeue_jobs::{
     Body, Change, ChangeKind, Changed, JobId, Jobs, Kind, MemoryStore, Missed, Put, Query,
     SCHEDULE_TIMERS, ScheduleError, ScheduleSpec, Spans, Store, StoreError, Tick, Timestamp,
@@ -49,6 +50,29 @@ const ODD: [&str; 18] = [
     "../../kinds",
     "restore",
 ];
+
+#[test]
+fn the_stream_of_a_revoked_token_ends_with_the_reason() {
+    let file = TokenFile::new("client", &format!("full {FULL}\nread {READ}\n"));
+    let access = file.access();
+    let store = Arc::new(MemoryStore::new());
+    let app = App::new(store, WallClock::system(), Limits::default());
+    let server = Server::start(&app, &access, None);
+    let mut options = Options::default();
+    options.token = Some(Secret::from(READ));
+    let url = format!("http://{}", server.address);
+    let store = HttpStore::connect_with(&url, options).expect("a valid address");
+    block_on(async {
+        let mut events = store.events(&[]).await.expect("the token is valid");
+        file.replace(&access, &format!("full {FULL}\n"));
+        match events.next().await {
+            Err(CallError::Problem(problem)) => {
+                assert_eq!(problem.problem_type(), ProblemType::Unauthorized);
+            }
+            other => panic!("no problem: {other:?}"),
+        }
+    });
+}
 
 #[test]
 fn any_text_is_an_id() {

@@ -166,6 +166,25 @@ fn slow_logins_do_not_block_a_server_whose_connections_are_all_in_use() {
     }
 }
 
+/// The memory for the first bytes of requests is small here: four forms fill it.
+#[test]
+fn slow_logins_give_their_memory_to_others() {
+    let options = Options {
+        max_request: 10_000,
+        max_buffered: 40_000,
+        slow_after: Duration::from_millis(100),
+        ..Options::default()
+    };
+    let server = Server::guarded(&both(), Limits::default(), options);
+    let mut slow: Vec<Client> = (0..8).map(|_| server.client()).collect();
+    for client in &mut slow {
+        client.send((form("/login", "", 8000) + &"x".repeat(2500)).as_bytes());
+    }
+    let put = json!({"body_text": "x".repeat(2000)});
+    let mut put = send(&server, "PUT", "/v1/kinds/mail/jobs/a", FULL, &put);
+    assert_eq!(put.response().status, 200);
+}
+
 #[test]
 fn a_login_that_does_not_arrive_in_time_is_cut_off() {
     let options = Options { head_timeout: Duration::from_millis(300), ..Options::default() };

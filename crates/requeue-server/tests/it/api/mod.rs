@@ -1,6 +1,6 @@
 //! The HTTP API over real sockets: what each endpoint does, and what it rejects.
 
-mod access;
+pub(crate) mod access;
 mod bad_input;
 mod bad_requests;
 mod bodies;
