@@ -1,11 +1,13 @@
 //! Listing, counting, changing and deleting the jobs of a kind by filter, in steps of bounded size.
+//!
+//! The routes of the server use it, and so do programs that do the same on a store without a server.
 
 mod by_time;
 mod counts;
 mod error_groups;
 
 pub(crate) use by_time::list_by_time;
-pub(crate) use counts::{count, stored_count};
+pub use counts::{count, stored_count};
 pub(crate) use error_groups::error_groups;
 
 use requeue_http::wire::{BulkChangeResult, JobFilter, KindDeleted, ParseContext};
@@ -19,14 +21,14 @@ use requeue_jobs::{
 
 /// Maximum number of jobs that one call scans. Reading that many from disk takes some tenths of a
 /// second. Clients call again for more.
-pub(crate) const MAX_SCANNED: usize = 10_000;
+pub const MAX_SCANNED: usize = 10_000;
 
 /// Number of jobs per query to the store: all of their bodies are in memory.
 pub(crate) const PAGE: usize = 100;
 
 /// Which jobs a request applies to.
 #[derive(Debug, Default)]
-pub(crate) struct BulkFilter {
+pub struct BulkFilter {
     state: Option<JobState>,
     prefix: String,
     priority: Option<Priority>,
@@ -41,11 +43,7 @@ pub(crate) struct BulkFilter {
 
 impl BulkFilter {
     /// Reads the filter of a request. `path` is the prefix of field names in problems.
-    pub(crate) fn read(
-        all: JobFilter,
-        path: &str,
-        reading: &ParseContext,
-    ) -> Result<Self, Problem> {
+    pub fn read(all: JobFilter, path: &str, reading: &ParseContext) -> Result<Self, Problem> {
         // Longer ones match nothing, and a store would copy them for every page.
         let texts = [
             ("prefix", "the prefix", &all.prefix, MAX_ID_LEN),
@@ -209,7 +207,7 @@ async fn list_within(
 }
 
 /// Changes matching jobs whose ids come after `after`, at most `limit` of them.
-pub(crate) async fn change(
+pub async fn change(
     store: &dyn Store,
     kind: Kind,
     action: ChangeKind,
@@ -252,7 +250,7 @@ pub(crate) async fn change(
 
 /// Deletes a kind: its schedules, its jobs whose ids come after `after`, and at last its settings.
 /// If one call does not finish, the result has a cursor.
-pub(crate) async fn delete(
+pub async fn delete(
     store: &dyn Store,
     kind: Kind,
     after: Option<JobId>,

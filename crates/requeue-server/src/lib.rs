@@ -24,7 +24,7 @@
 //! |---|---|
 //! | `routes` | the handlers of all paths; the OpenAPI document is generated from them |
 //! | `claims`, `claim_queue` | long-polling claims; jobs whose response is lost are released |
-//! | `bulk`, `scans` | listing, changing and deleting jobs of a kind by filter, beside other requests |
+//! | [`bulk`], `scans` | listing, changing and deleting jobs of a kind by filter, beside other requests |
 //! | [`listen`] | sockets, connections, limits, TLS, shutdown |
 //! | [`auth`], `shares` | access tokens, sessions of browsers; what each token may use of a limit |
 //! | `dashboard` | the web pages, which use only the HTTP API |
@@ -38,7 +38,7 @@
 
 mod app;
 pub mod auth;
-mod bulk;
+pub mod bulk;
 mod claim_queue;
 mod claims;
 mod cross_site;

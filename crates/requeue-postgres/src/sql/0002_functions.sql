@@ -290,7 +290,8 @@ end $$;
 create function requeue._reschedule(of_test bigint, kind_name text, job_id text, new_body bytea, new_type text, delay bigint,
   due_at bigint, new_priority smallint, expected bigint)
 returns table (outcome text, number bigint, of_kind int) language plpgsql
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
 declare
   k requeue.kind;
   j requeue.job;

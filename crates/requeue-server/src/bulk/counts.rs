@@ -7,7 +7,7 @@ use requeue_jobs::{JobId, JobState, Kind, Store, StoreError};
 
 /// Returns the number of matching jobs if the store has it: the filter has no other condition than the
 /// state, and the count of that state is exact.
-pub(crate) async fn stored_count(
+pub async fn stored_count(
     store: &dyn Store,
     kind: &Kind,
     filter: &BulkFilter,
@@ -30,7 +30,7 @@ pub(crate) async fn stored_count(
 
 /// Counts the matching jobs whose ids come after `after`. If one call does not reach the end, the
 /// result has a cursor.
-pub(crate) async fn count(
+pub async fn count(
     store: &dyn Store,
     kind: Kind,
     filter: &BulkFilter,
