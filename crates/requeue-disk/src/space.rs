@@ -104,9 +104,9 @@ impl Space {
             health.clear(Problem::DiskFull);
             return Ok(());
         }
-        let free = self.free;
+        let (free, kept) = (mebibytes(self.free), mebibytes(kept));
         let reason = format!(
-            "the disk has {free} bytes free, but {kept} are reserved for jobs that are stored already"
+            "the disk has {free} free, but {kept} are reserved for jobs that are stored already"
         );
         self.report(&reason, health);
         Err(unavailable(reason))
@@ -120,6 +120,11 @@ impl Space {
         );
         health.report(Problem::DiskFull, detail);
     }
+}
+
+/// A number of bytes for people.
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// Measures and publishes the free bytes of a disk.

@@ -474,7 +474,7 @@ fn fill_and_work(background: bool, seed: u64) {
     tracked.disk.set_capacity(Some(capacity));
     for _ in 0..3 {
         let why = tracked.fill();
-        assert!(why.contains("space") || why.contains("bytes free"), "{why}");
+        assert!(why.contains("space") || why.contains("MiB free"), "{why}");
         tracked.check();
         tracked.check_cut(random.number());
         let mut done = 0;
@@ -554,7 +554,7 @@ fn fill_with_large_jobs(background: bool) -> TrackedStore {
     let mut tracked = TrackedStore::with(options, 16 << 10);
     tracked.disk.set_capacity(Some(2 << 20));
     let why = tracked.fill();
-    assert!(why.contains("bytes free"), "{why}");
+    assert!(why.contains("MiB free"), "{why}");
     tracked
 }
 
