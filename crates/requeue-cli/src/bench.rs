@@ -5,6 +5,7 @@ use crate::output::{Output, Table};
 use crate::private_files;
 use crate::signals::Signals;
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation, open_directory};
+use crate::text::Text;
 use crate::times::{self, rough};
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::{
@@ -300,7 +301,7 @@ fn print(out: Output, location: &str, lines: &[BenchResult]) -> Result<()> {
         let rate = line.rate.map_or_else(String::new, |rate| format!("{rate:.0}"));
         table.row([line.label().to_owned(), rate, precise(p50), precise(p99)]);
     }
-    if out.json { Ok(()) } else { out.print_line(&format!("{location}\n{}", table.to_text())) }
+    if out.json { Ok(()) } else { out.print_line(Text::from(location).then(table.to_text())) }
 }
 
 /// A duration, with two decimals if it is short.

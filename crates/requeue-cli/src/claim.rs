@@ -63,7 +63,7 @@ pub(crate) async fn claim(args: Args, store_args: &StoreArgs, out: Output) -> Re
         ]);
     }
     if !out.json && !claimed.jobs.is_empty() {
-        out.print_line(&table.to_text())?;
+        out.print_line(table.to_text())?;
     }
     let exits = claimed.errors.into_iter().map(|(kind, error)| {
         print_note(&format!("kind {kind}:"));

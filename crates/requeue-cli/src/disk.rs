@@ -1,6 +1,7 @@
 //! `verify` and `backup`: check and copy data directories.
 
 use crate::error::{CliError, Exit, Result};
+use crate::format::byte_size;
 use crate::output::{Output, count};
 use crate::progress::Bar;
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation, no_jobs, open_directory};
@@ -102,7 +103,7 @@ fn text(found: &Verified) -> String {
         count(*kinds as u64, "kind"),
         count(*groups, "group"),
         count(*tables as u64, "table"),
-        count(*bytes, "byte"),
+        byte_size(*bytes),
     ));
     lines.join("\n")
 }
@@ -116,7 +117,7 @@ pub(crate) async fn backup(args: BackupArgs, store_args: &StoreArgs, out: Output
             out.print(
                 || &made,
                 || {
-                    let (bytes, files) = (count(bytes, "byte"), count(files, "file"));
+                    let (bytes, files) = (byte_size(bytes), count(files, "file"));
                     format!("copied {bytes} in {files} to {}", made.directory)
                 },
             )
@@ -167,7 +168,7 @@ async fn ask_server(server: &HttpStore, out: Output) -> Result<()> {
         || &made,
         || {
             let BackupResult { directory, files, bytes } = &made;
-            let (bytes, files) = (count(*bytes, "byte"), count(*files, "file"));
+            let (bytes, files) = (byte_size(*bytes), count(*files, "file"));
             format!("the server copied {bytes} in {files} to {directory}")
         },
     )

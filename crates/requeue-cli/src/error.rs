@@ -1,6 +1,6 @@
 //! Errors of commands, with a hint and an exit code.
 
-use crate::output::{escape, print_json_note, print_note};
+use crate::output::{print_json_note, print_labelled};
 use crate::transfer::SALVAGE_HINT;
 use requeue_disk::DiskError;
 use requeue_http::ProblemType;
@@ -136,9 +136,9 @@ fn print(json: bool, message: &str, hint: Option<&str>, exit: Exit) {
         return print_json_note(&error);
     }
     // On one line each: what a server reports cannot look like a hint of ours.
-    print_note(&format!("error: {}", escape(message)));
+    print_labelled("error", message);
     if let Some(hint) = hint {
-        print_note(&format!("hint: {}", escape(hint)));
+        print_labelled("hint", hint);
     }
 }
 

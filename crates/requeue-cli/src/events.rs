@@ -74,11 +74,11 @@ async fn print_stream(stream: &mut EventStream, out: Output) -> Result<End> {
     loop {
         let is_read = match stream.next().await {
             Ok(Some(StreamedEvent::Event(event))) if out.json => out.print_json_while_read(&event),
-            Ok(Some(StreamedEvent::Event(event))) => out.print_while_read(&line(&event)),
+            Ok(Some(StreamedEvent::Event(event))) => out.print_while_read(line(&event)),
             Ok(Some(StreamedEvent::Missed { count })) if out.json => {
                 out.print_json_while_read(&json!({ "event": "missed", "count": count }))
             }
-            Ok(Some(StreamedEvent::Missed { count })) => out.print_while_read(&missed_line(count)),
+            Ok(Some(StreamedEvent::Missed { count })) => out.print_while_read(missed_line(count)),
             // A newer version of the client may know more than this one.
             Ok(Some(_)) => Ok(true),
             Ok(None) => {

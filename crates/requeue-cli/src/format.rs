@@ -1,9 +1,10 @@
 //! Formats jobs for people.
 
-use crate::output::{escape, truncate};
+use crate::output::{Cell, count, escape, truncate};
+use crate::text::{Text, Tone};
 use crate::times::{local, relative, rough};
 use requeue_http::wire::StateJson;
-use requeue_jobs::{Body, JobView, Timestamp};
+use requeue_jobs::{Body, JobState, JobView, Timestamp};
 use serde::Serialize;
 
 /// The JSON output for one job: its name and the result of an operation.
@@ -24,11 +25,38 @@ pub(crate) fn wire_name(value: impl Serialize) -> String {
     json.as_str().unwrap_or_default().to_owned()
 }
 
+fn state_tone(state: JobState) -> Tone {
+    match state {
+        JobState::Ready => Tone::Good,
+        JobState::Leased => Tone::Busy,
+        JobState::Dead => Tone::Bad,
+        _ => Tone::Plain,
+    }
+}
+
+/// The state of a job.
+pub(crate) fn state_cell(state: JobState) -> Cell {
+    Cell::new(state_tone(state), wire_name(StateJson::from(state)))
+}
+
+/// A number of bytes, such as `512 bytes` or `1.2 MiB`.
+pub(crate) fn byte_size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return count(bytes, "byte");
+    }
+    let (mut tenths, mut unit) = (u128::from(bytes) * 10 / 1024, 0);
+    while tenths >= 10_240 {
+        (tenths, unit) = (tenths / 1024, unit + 1);
+    }
+    format!("{}.{} {}", tenths / 10, tenths % 10, units[unit])
+}
+
 /// The beginning of a body, on one line.
 pub(crate) fn body_cell(body: &Body) -> String {
     match str::from_utf8(body.bytes()) {
         Ok(text) => escape(&truncate(text, CELL_WIDTH)),
-        Err(_) => format!("{} bytes of {}", body.len(), escape(body.content_type())),
+        Err(_) => format!("{} of {}", byte_size(body.len() as u64), escape(body.content_type())),
     }
 }
 
@@ -40,7 +68,7 @@ pub(crate) fn error_cell(job: &JobView) -> String {
 }
 
 /// All details of a job, one per line.
-pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
+pub(crate) fn job_text(job: &JobView, now: Timestamp) -> Text {
     let mut lines = vec![
         ("job", format!("{} of kind {}", escape(job.id.as_str()), job.kind)),
         ("state", wire_name(StateJson::from(job.state))),
@@ -89,13 +117,21 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> String {
             }
         }
     }
-    lines.iter().map(|(name, value)| format!("{name:<13} {value}")).collect::<Vec<_>>().join("\n")
+    let line = |(name, value): (&str, String)| {
+        let tone = match name {
+            "state" => state_tone(job.state),
+            "failure" => Tone::Bad,
+            _ => Tone::Plain,
+        };
+        vec![(Tone::Plain, format!("{name:<13} ")), (tone, value)]
+    };
+    Text(lines.into_iter().map(line).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{Generation, JobId, JobState, Kind};
+    use requeue_jobs::{Generation, JobId, Kind};
 
     #[test]
     fn names_are_those_of_the_api() {
@@ -103,10 +139,26 @@ mod tests {
     }
 
     #[test]
+    fn bytes_have_a_unit_that_people_read() {
+        for (number, shown) in [
+            (0, "0 bytes"),
+            (1, "1 byte"),
+            (1023, "1023 bytes"),
+            (1024, "1.0 KiB"),
+            (1_258_291, "1.1 MiB"),
+            (1_048_575, "1023.9 KiB"),
+            (u64::MAX, "15.9 EiB"),
+        ] {
+            assert_eq!(byte_size(number), shown);
+        }
+    }
+
+    #[test]
     fn control_characters_in_an_id_are_escaped() {
         let (kind, id) = (Kind::new("mail").unwrap(), JobId::new("\u{1b}[2J").unwrap());
         let at = Timestamp::from_millis(1);
         let text = job_text(&JobView::new(kind, id, Body::default(), at, Generation(7)), at);
+        let text = text.render(false);
         assert!(!text.contains('\u{1b}'), "{text}");
     }
 }

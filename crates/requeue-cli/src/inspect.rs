@@ -1,11 +1,12 @@
 //! `get` and `ls`: show jobs.
 
 use crate::error::{CliError, Exit, Result};
-use crate::output::{Output, Table, escape, print_note};
+use crate::output::{Cell, Output, Table, escape, print_note};
 use crate::store_args::{IfMissing, StoreArgs};
+use crate::text::Tone;
 use crate::{format, times};
 use clap::ValueEnum;
-use requeue_http::wire::{JobJson, StateJson};
+use requeue_http::wire::JobJson;
 use requeue_jobs::limits::{MAX_BATCH, MAX_PRIORITY};
 use requeue_jobs::{
     DoneView, JobId, JobState, JobView, Kind, Query, Store, StoreError, TimeQuery, Timestamp,
@@ -180,7 +181,7 @@ pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Res
                 table.row(if done_only { done_row(job, now) } else { row(job, now) });
             }
         }
-        if !out.json && !jobs.is_empty() && !out.print_while_read(&table.take())? {
+        if !out.json && !jobs.is_empty() && !out.print_while_read(table.take())? {
             return Ok(());
         }
         any |= !jobs.is_empty();
@@ -202,9 +203,9 @@ const DONE_HEADING: [&str; 7] =
     ["ID", "DONE", "WORKER", "TOOK", "#PRIORITY", "#ATTEMPTS", "RESULT"];
 
 /// The row of a done job in a list of done jobs. A done job has no body.
-fn done_row(job: &JobView, now: Timestamp) -> [String; 7] {
+fn done_row(job: &JobView, now: Timestamp) -> [Cell; 7] {
     let of_done = |show: &dyn Fn(&DoneView) -> String| job.done.as_ref().map(show);
-    [
+    let cells = [
         escape(job.id.as_str()),
         of_done(&|done| times::relative(done.done_at, now)).unwrap_or_default(),
         of_done(&|done| escape(done.worker.as_str())).unwrap_or_default(),
@@ -213,18 +214,19 @@ fn done_row(job: &JobView, now: Timestamp) -> [String; 7] {
         job.attempts.to_string(),
         of_done(&|done| done.result.as_ref().map_or_else(String::new, format::body_cell))
             .unwrap_or_default(),
-    ]
+    ];
+    cells.map(Cell::from)
 }
 
 /// The row of a job in a list.
-fn row(job: &JobView, now: Timestamp) -> [String; 7] {
+fn row(job: &JobView, now: Timestamp) -> [Cell; 7] {
     [
-        escape(job.id.as_str()),
-        format::wire_name(StateJson::from(job.state)),
-        job.priority.to_string(),
-        times::relative(job.due, now),
-        job.attempts.to_string(),
-        format::body_cell(&job.body),
-        format::error_cell(job),
+        escape(job.id.as_str()).into(),
+        format::state_cell(job.state),
+        job.priority.to_string().into(),
+        times::relative(job.due, now).into(),
+        job.attempts.to_string().into(),
+        format::body_cell(&job.body).into(),
+        Cell::new(Tone::Bad, format::error_cell(job)),
     ]
 }

@@ -37,6 +37,7 @@ mod settle;
 mod signals;
 mod stats;
 mod store_args;
+mod text;
 mod times;
 mod top;
 mod transfer;

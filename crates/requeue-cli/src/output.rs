@@ -5,12 +5,30 @@
 //! can send commands to the terminal, wherever its text appears.
 
 use crate::error::{CliError, Exit, Result};
+use crate::text::{Piece, Text, Tone, has_colors};
 use serde::Serialize;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 /// Prints text to stderr. Ignores errors: unlike `eprintln`, it does not panic if nobody reads.
 pub(crate) fn print_note(text: &str) {
     write_note(&printable(text));
+}
+
+/// Prints a line to stderr that begins with what it is, such as `warning`. The text stays on one line.
+pub(crate) fn print_labelled(label: &str, text: &str) {
+    let tone = match label {
+        "error" => Tone::Bad,
+        "warning" => Tone::Warning,
+        _ => Tone::Heading,
+    };
+    let line =
+        Text::line([(tone, format!("{label}:")), (Tone::Plain, format!(" {}", escape(text)))]);
+    write_note(&line.render(has_colors(io::stderr().is_terminal())));
+}
+
+/// Prints a question to stderr. The answer follows on the same line.
+pub(crate) fn print_prompt(text: &str) {
+    let _ = io::stderr().lock().write_all(printable(text).as_bytes());
 }
 
 /// Prints a JSON object to stderr, on a line.
@@ -30,12 +48,12 @@ pub(crate) struct Output {
 
 impl Output {
     /// Prints a result in the selected format.
-    pub(crate) fn print<J: Serialize>(
+    pub(crate) fn print<J: Serialize, T: Into<Text>>(
         self,
         json: impl FnOnce() -> J,
-        text: impl FnOnce() -> String,
+        text: impl FnOnce() -> T,
     ) -> Result<()> {
-        if self.json { self.print_json(&json()) } else { self.print_line(&text()) }
+        if self.json { self.print_json(&json()) } else { self.print_line(text()) }
     }
 
     /// Prints a JSON object on a line.
@@ -45,20 +63,21 @@ impl Output {
 
     /// Prints text. A closed pipe is no error, so that `requeue put --file … | head` still puts all
     /// jobs.
-    pub(crate) fn print_line(self, text: &str) -> Result<()> {
+    pub(crate) fn print_line(self, text: impl Into<Text>) -> Result<()> {
         self.print_while_read(text).map(drop)
     }
 
     /// Prints text. Returns `false` if the pipe is closed: after `requeue ls … | head` has its
     /// lines, there is no use in listing more.
-    pub(crate) fn print_while_read(self, text: &str) -> Result<bool> {
-        write_line(&printable(text))
+    pub(crate) fn print_while_read(self, text: impl Into<Text>) -> Result<bool> {
+        write_line(&text.into().render(has_colors(io::stdout().is_terminal())))
     }
 
     /// Prints a JSON object on a line. Returns `false` if the pipe is closed.
     pub(crate) fn print_json_while_read(self, value: &impl Serialize) -> Result<bool> {
         write_line(&to_json(value))
     }
+
     /// Prints the error of one of several entries to stderr, and returns its exit code.
     pub(crate) fn print_error(self, error: impl Into<CliError>) -> Exit {
         let error = error.into();
@@ -102,53 +121,78 @@ pub(crate) fn json_printable(json: &str) -> String {
 
 /// A table with aligned columns.
 pub(crate) struct Table {
-    rows: Vec<Vec<String>>,
+    rows: Vec<Vec<Cell>>,
     /// Which columns contain numbers, which are aligned to the right.
     numbers: Vec<bool>,
     /// Widths of the columns in the rows that were already taken.
     widths: Vec<usize>,
 }
 
+/// A cell of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell(Tone, String);
+
+impl Cell {
+    pub(crate) fn new(tone: Tone, text: impl Into<String>) -> Self {
+        Cell(tone, text.into())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Cell(Tone::Plain, text)
+    }
+}
+
 impl Table {
     /// A heading that begins with `#` marks a column of numbers. The `#` is not printed.
     pub(crate) fn new(heading: &[&str]) -> Self {
         let numbers = heading.iter().map(|name| name.starts_with('#')).collect();
-        let shown = heading.iter().map(|name| name.trim_start_matches('#').to_owned()).collect();
-        Table { rows: vec![shown], numbers, widths: Vec::new() }
+        let shown = |name: &&str| Cell::new(Tone::Heading, name.trim_start_matches('#'));
+        let rows = vec![heading.iter().map(shown).collect()];
+        Table { rows, numbers, widths: Vec::new() }
     }
 
-    pub(crate) fn row(&mut self, row: impl IntoIterator<Item = String>) {
-        self.rows.push(row.into_iter().collect());
+    pub(crate) fn row(&mut self, row: impl IntoIterator<Item = impl Into<Cell>>) {
+        self.rows.push(row.into_iter().map(Into::into).collect());
     }
 
     /// Returns the rows added so far as text and removes them. Later rows have no heading, and
     /// columns never become narrower.
-    pub(crate) fn take(&mut self) -> String {
+    pub(crate) fn take(&mut self) -> Text {
         let (text, widths) = self.layout();
         (self.rows, self.widths) = (Vec::new(), widths);
         text
     }
 
-    pub(crate) fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> Text {
         self.layout().0
     }
 
     /// The text and the widths of the columns.
-    fn layout(&self) -> (String, Vec<usize>) {
+    fn layout(&self) -> (Text, Vec<usize>) {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             let taken = self.widths.get(column).copied().unwrap_or(0);
-            cells.map(|cell| cell.chars().count()).fold(taken, usize::max)
+            cells.map(|Cell(_, text)| text.chars().count()).fold(taken, usize::max)
         };
         let widths: Vec<usize> = (0..self.numbers.len()).map(width).collect();
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).zip(&self.numbers);
-            let cells = cells.map(|((cell, &width), &number)| {
-                if number { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+        let line = |row: &Vec<Cell>| {
+            // No spaces at the end of a line.
+            let shown = row.iter().rposition(|Cell(_, text)| !text.trim_end().is_empty());
+            let last = shown.unwrap_or(0);
+            let cells = row.iter().take(last + 1).zip(&widths).zip(&self.numbers).enumerate();
+            let pieces = cells.flat_map(|(column, ((Cell(tone, text), &width), &number))| {
+                let text = if column == last { text.trim_end() } else { text };
+                let space = " ".repeat(width.saturating_sub(text.chars().count()));
+                let (before, after) =
+                    if number { (space, String::new()) } else { (String::new(), space) };
+                let after = if column == last { String::new() } else { after + "  " };
+                [(Tone::Plain, before), (*tone, text.to_owned()), (Tone::Plain, after)]
             });
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+            pieces.filter(|(_, text)| !text.is_empty()).collect::<Vec<Piece>>()
         };
-        (self.rows.iter().map(line).collect::<Vec<_>>().join("\n"), widths)
+        (Text(self.rows.iter().map(line).collect()), widths)
     }
 }
 
@@ -215,16 +259,16 @@ mod tests {
         table.row(["order.close".to_owned(), "12345678".to_owned(), "paused".to_owned()]);
         let shown =
             "KIND            READY  NOTE\nmail                7\norder.close  12345678  paused";
-        assert_eq!(table.to_text(), shown);
+        assert_eq!(table.to_text().render(false), shown);
     }
 
     #[test]
     fn a_table_taken_in_parts_has_one_heading_and_does_not_become_narrower() {
         let mut table = Table::new(&["ID", "NOTE"]);
         table.row(["long-id".to_owned(), "x".to_owned()]);
-        assert_eq!(table.take(), "ID       NOTE\nlong-id  x");
+        assert_eq!(table.take().render(false), "ID       NOTE\nlong-id  x");
         table.row(["b".to_owned(), "y".to_owned()]);
-        assert_eq!(table.take(), "b        y");
+        assert_eq!(table.take().render(false), "b        y");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The options of `kind` with which the server sends jobs to a URL.
 
 use crate::error::{CliError, Result};
+use crate::output::print_labelled;
 use crate::{private_files, times};
 use requeue_http::wire::PushJson;
 use std::collections::BTreeMap;
@@ -104,7 +105,7 @@ impl Header {
 fn read_secret(path: &Path) -> Result<String> {
     let name = path.display().to_string();
     if let Some(warning) = private_files::warning(path) {
-        eprintln!("warning: {warning}");
+        print_labelled("warning", &warning);
     }
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|error| CliError::io("open", &name, &error))?;

@@ -402,7 +402,7 @@ async fn ls(kind: Option<String>, store: &ScheduleStore, out: Output) -> Result<
     }
     match (out.json, any) {
         (true, _) => Ok(()),
-        (false, true) => out.print_line(&table.to_text()),
+        (false, true) => out.print_line(table.to_text()),
         (false, false) => {
             print_note("there are no schedules");
             Ok(())

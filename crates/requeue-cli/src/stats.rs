@@ -3,8 +3,9 @@
 mod watch;
 
 use crate::error::Result;
-use crate::output::{Output, Table};
+use crate::output::{Cell, Output, Table};
 use crate::store_args::{IfMissing, StoreArgs};
+use crate::text::{Text, Tone};
 use crate::times;
 use requeue_http::wire::KindStats;
 use requeue_jobs::limits::READY_COUNT_CAP;
@@ -38,14 +39,14 @@ pub(crate) async fn stats(args: Args, store_args: &StoreArgs, out: Output) -> Re
     if out.json {
         return kinds.iter().try_for_each(|kind| out.print_json(&KindStats::from(kind)));
     }
-    out.print_line(&text(&kinds, times::now(), |_| String::new()))
+    out.print_line(text(&kinds, times::now(), |_| String::new()))
 }
 
 /// The table of all kinds. `change` is the text of the additional column, which is left out if it is empty
 /// for all kinds.
-fn text(kinds: &[KindView], now: Timestamp, change: impl Fn(&KindView) -> String) -> String {
+fn text(kinds: &[KindView], now: Timestamp, change: impl Fn(&KindView) -> String) -> Text {
     if kinds.is_empty() {
-        return "there are no kinds yet; to put a job: requeue put KIND ID BODY".to_owned();
+        return "there are no kinds yet; to put a job: requeue put KIND ID BODY".into();
     }
     let changes: Vec<String> = kinds.iter().map(change).collect();
     let has_changes = changes.iter().any(|change| !change.is_empty());
@@ -58,28 +59,32 @@ fn text(kinds: &[KindView], now: Timestamp, change: impl Fn(&KindView) -> String
     for (kind, change) in kinds.iter().zip(changes) {
         let mut row = row(kind, now);
         if has_changes {
-            row.insert(7, change);
+            row.insert(7, change.into());
         }
         table.row(row);
     }
     table.to_text()
 }
 
-fn row(kind: &KindView, now: Timestamp) -> Vec<String> {
+fn row(kind: &KindView, now: Timestamp) -> Vec<Cell> {
     let counts = kind.counts;
     let more = if counts.ready >= READY_COUNT_CAP { "+" } else { "" };
+    let dead = if counts.dead > 0 { Tone::Bad } else { Tone::Plain };
     vec![
-        kind.kind.to_string(),
-        counts.pending.to_string(),
-        format!("{}{more}", counts.ready),
-        counts.leased.to_string(),
-        counts.dead.to_string(),
-        counts.done.to_string(),
-        kind.oldest_ready.map_or_else(String::new, |at| times::relative(at, now)),
+        kind.kind.to_string().into(),
+        counts.pending.to_string().into(),
+        format!("{}{more}", counts.ready).into(),
+        counts.leased.to_string().into(),
+        Cell::new(dead, counts.dead.to_string()),
+        counts.done.to_string().into(),
+        kind.oldest_ready.map_or_else(String::new, |at| times::relative(at, now)).into(),
         match kind.throttled_until {
-            _ if kind.paused => "paused".to_owned(),
-            Some(until) => format!("throttled, next job {}", times::relative(until, now)),
-            None => String::new(),
+            _ if kind.paused => Cell::new(Tone::Warning, "paused"),
+            Some(until) => {
+                let next = times::relative(until, now);
+                Cell::new(Tone::Warning, format!("throttled, next job {next}"))
+            }
+            None => String::new().into(),
         },
     ]
 }

@@ -1,7 +1,7 @@
 //! The options that select a store: a server, a data directory, Redis, or Postgres.
 
 use crate::error::{CliError, Exit, Result};
-use crate::output::{escape, print_note};
+use crate::output::print_labelled;
 use crate::private_files;
 use crate::times;
 use clap::Args;
@@ -362,7 +362,7 @@ impl StoreArgs {
 fn warn_about(file: &Path) {
     static WARNED: Once = Once::new();
     if let Some(warning) = private_files::warning(file) {
-        WARNED.call_once(|| print_note(&format!("warning: {}", escape(&warning))));
+        WARNED.call_once(|| print_labelled("warning", &warning));
     }
 }
 
@@ -372,7 +372,7 @@ pub(crate) fn open_directory(directory: &Path, missing: IfMissing) -> Result<Dis
         return Err(no_jobs(directory));
     }
     if let Some(warning) = private_files::directory_warning(directory) {
-        print_note(&format!("warning: {}", escape(&warning)));
+        print_labelled("warning", &warning);
     }
     Ok(DiskStore::open(directory)?)
 }

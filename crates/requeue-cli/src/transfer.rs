@@ -1,6 +1,7 @@
 //! `export` and `import`: copy a whole store to a JSON Lines file, and back.
 
 use crate::error::{AGAIN, CliError, Exit, Result};
+use crate::format::byte_size;
 use crate::output::{Output, count, print_json_note, print_note};
 use crate::private_files;
 use crate::progress::Bar;
@@ -321,7 +322,7 @@ fn summary(verb: &str, done: TransferProgress) -> String {
         count(jobs, "job"),
         count(kinds, "kind"),
         count(schedules, "schedule"),
-        count(bytes, "byte"),
+        byte_size(bytes),
     );
     if kept > 0 {
         text += &format!("; {kept} existed already");

@@ -90,6 +90,6 @@ pub(crate) async fn workers(store_args: &StoreArgs, out: Output) -> Result<()> {
     match (out.json, workers.is_empty()) {
         (true, _) => Ok(()),
         (false, true) => out.print_line("no worker has claimed jobs from this server recently"),
-        (false, false) => out.print_line(&table.to_text()),
+        (false, false) => out.print_line(table.to_text()),
     }
 }

@@ -1,6 +1,6 @@
 //! Opens the dashboard in a browser, if there is somebody to look at it.
 
-use crate::output::{escape, print_note};
+use crate::output::print_labelled;
 use std::io::{self, IsTerminal};
 use std::process::Stdio;
 use tokio::process::Command;
@@ -32,7 +32,7 @@ pub(super) async fn open(opener: &str, url: &str) {
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),
     };
-    print_note(&format!("note: {opener} did not open a browser: {}", escape(&problem)));
+    print_labelled("note", &format!("{opener} did not open a browser: {problem}"));
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::random;
 use crate::error::{CliError, Exit, Result};
-use crate::output::print_note;
+use crate::output::print_labelled;
 use crate::private_files;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ impl Drop for DemoDirectory {
                 Err(_) if round < REMOVALS => std::thread::sleep(Duration::from_millis(50)),
                 Err(error) => {
                     let path = self.path.display();
-                    return print_note(&format!("warning: could not remove {path}: {error}"));
+                    return print_labelled("warning", &format!("could not remove {path}: {error}"));
                 }
             }
         }

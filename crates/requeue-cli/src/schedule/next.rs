@@ -90,7 +90,7 @@ fn print(out: Output, spec: &ScheduleSpec, next: &[Timestamp], now: Timestamp) -
     }
     match (out.json, next.is_empty()) {
         (true, _) => Ok(()),
-        (false, false) => out.print_line(&table.to_text()),
+        (false, false) => out.print_line(table.to_text()),
         (false, true) => {
             print_note("the schedule has no more runs");
             Ok(())

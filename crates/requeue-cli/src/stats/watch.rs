@@ -6,8 +6,9 @@
 use super::text;
 use crate::error::{CliError, Result};
 use crate::events::is_temporary;
-use crate::output::{Output, count, escape, print_json_note, print_note, printable, truncate};
+use crate::output::{Output, count, escape, print_json_note, print_note, truncate};
 use crate::signals::Signals;
+use crate::text::{Text, has_colors};
 use crate::times;
 use ratatui::crossterm::terminal;
 use requeue_http::wire::KindStats;
@@ -80,14 +81,14 @@ fn show(look: &Look, before: Option<&Look>, on_terminal: bool, out: Output) -> R
     let table = text(&look.kinds, now, |kind| {
         changes.as_ref().map_or_else(String::new, |changes| changes.of(kind))
     });
-    let shown = format!("{}\n{table}", heading(now));
-    if on_terminal { draw(&shown) } else { out.print_while_read(&format!("{shown}\n")) }
+    let shown = Text::from(heading(now)).then(table);
+    if on_terminal { draw(shown) } else { out.print_while_read(shown.then("")) }
 }
 
 fn show_error(error: &CliError, on_terminal: bool, out: Output) -> Result<bool> {
     let text = format!("error: {}; trying again", escape(error.text()));
     if on_terminal {
-        return draw(&format!("{}\n{text}", heading(times::now())));
+        return draw(Text::from(heading(times::now())).then(text));
     }
     if out.json {
         print_json_note(&serde_json::json!({ "error": error.text(), "trying_again": true }));
@@ -103,10 +104,10 @@ fn heading(now: Timestamp) -> String {
 }
 
 /// Replaces what the terminal shows. Returns `false` if it is closed.
-fn draw(text: &str) -> Result<bool> {
+fn draw(text: Text) -> Result<bool> {
     // Without a size, as in some emulators, 24 × 80 fits everywhere.
     let (width, height) = terminal::size().unwrap_or((80, 24));
-    let screen = screen(&printable(text), width.into(), height.into());
+    let screen = screen(text, width.into(), height.into(), has_colors(true));
     let mut stdout = io::stdout().lock();
     match stdout.write_all(screen.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),
@@ -117,18 +118,19 @@ fn draw(text: &str) -> Result<bool> {
 
 /// The text with the commands that let it replace the one before it, without flickering: the cursor moves to
 /// the top, and the rest of each line and of the screen is cleared. Lines that do not fit are left out.
-fn screen(text: &str, width: usize, height: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
+fn screen(text: Text, width: usize, height: usize, colors: bool) -> String {
+    let lines = text.truncated(width.max(1)).lines(colors);
     let room = height.saturating_sub(1).max(1);
     let fitting = if lines.len() > room { room - 1 } else { lines.len() };
     let mut screen = "\u{1b}[H".to_owned();
     let mut add = |line: &str| {
-        screen += &truncate(line, width.max(1));
+        screen += line;
         screen += "\u{1b}[K\r\n";
     };
-    lines[..fitting].iter().copied().for_each(&mut add);
+    lines[..fitting].iter().for_each(|line| add(line));
     if fitting < lines.len() {
-        add(&format!("… {}", count((lines.len() - fitting) as u64, "more line")));
+        let more = format!("… {}", count((lines.len() - fitting) as u64, "more line"));
+        add(&truncate(&more, width.max(1)));
     }
     screen + "\u{1b}[J"
 }
@@ -193,11 +195,11 @@ mod tests {
     #[test]
     fn a_screen_never_scrolls_nor_wraps() {
         let text = (0..50).map(|n| format!("{n} {}\n", "x".repeat(100))).collect::<String>();
-        let shown = screen(&text, 20, 10);
+        let shown = screen(text.trim_end().into(), 20, 10, true);
         let lines: Vec<&str> = shown.split("\r\n").collect();
         assert_eq!(lines.len(), 10, "{shown:?}");
         assert_eq!(lines[0], format!("\u{1b}[H0 {}…\u{1b}[K", "x".repeat(17)));
         assert_eq!((lines[8], lines[9]), ("… 42 more lines\u{1b}[K", "\u{1b}[J"));
-        assert_eq!(screen("a", 20, 10), "\u{1b}[Ha\u{1b}[K\r\n\u{1b}[J");
+        assert_eq!(screen("a".into(), 20, 10, true), "\u{1b}[Ha\u{1b}[K\r\n\u{1b}[J");
     }
 }

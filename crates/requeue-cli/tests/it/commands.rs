@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
 /// The receipt of the one job that is claimed.
-fn claim(dir: &Dir, kind: &str) -> String {
+pub(crate) fn claim(dir: &Dir, kind: &str) -> String {
     let claimed = dir.ask(&["claim", kind, "--json"]).ok().json();
     claimed["receipt"].as_str().expect("a receipt").to_owned()
 }
@@ -60,6 +60,19 @@ fn a_body_comes_from_the_command_line_from_stdin_or_from_a_file() {
     dir.ask(&["put", "mail", "a", "@absent"]).code(1).complains("could not read absent");
     dir.write("large", vec![b'x'; (1 << 20) + 1]);
     dir.ask(&["put", "mail", "a", "@large"]).code(2).complains("the limit is 1048576");
+}
+
+#[test]
+fn numbers_of_bytes_are_rounded_for_people() {
+    let dir = Dir::new();
+    dir.write("large", vec![b'x'; 300 << 10]);
+    dir.ask(&["put", "mail", "a", "@large"]).ok();
+    dir.ask(&["export", "all.jsonl"]).ok().says(" KiB)");
+    let json = dir.run(&["import", "all.jsonl", "--data", "other", "--json"]).ok().json();
+    assert!(json["bytes"].as_u64().is_some_and(|bytes| bytes > 300 << 10), "{json}");
+    let copied = dir.ask(&["backup", "--to", "copy"]).ok();
+    assert!(copied.out.contains("KiB in ") || copied.out.contains("MiB in "), "{copied:?}");
+    dir.run(&["verify", "copy"]).ok().says("iB");
 }
 
 #[test]
@@ -338,7 +351,7 @@ fn done_jobs_are_kept_with_their_results_and_not_put_again() {
         .says("done by       cli-")
         .says(r#"result        {"sent":3}"#);
     let listed = dir.ask(&["ls", "mail", "--state", "done"]).ok();
-    listed.says("TOOK").says(r#"{"sent":3}"#).says("1 bytes of image/gif");
+    listed.says("TOOK").says(r#"{"sent":3}"#).says("1 byte of image/gif");
     let kind = dir.ask(&["stats", "--json"]).ok().json();
     assert_eq!((&kind["pending"], &kind["done"]), (&json!(0), &json!(2)));
 

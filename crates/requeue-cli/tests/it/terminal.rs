@@ -21,7 +21,17 @@ pub(crate) struct Tty {
 
 impl Tty {
     /// Starts the program in a terminal of this size.
-    pub(crate) fn start(dir: &Dir, args: &[&str], (columns, rows): (u16, u16)) -> Self {
+    pub(crate) fn start(dir: &Dir, args: &[&str], size: (u16, u16)) -> Self {
+        Tty::start_with(dir, args, size, &[])
+    }
+
+    /// Does the same with these environment variables.
+    pub(crate) fn start_with(
+        dir: &Dir,
+        args: &[&str],
+        (columns, rows): (u16, u16),
+        variables: &[(&str, &str)],
+    ) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
         grantpt(&master).expect("it is ours");
         unlockpt(&master).expect("it is ours");
@@ -33,6 +43,7 @@ impl Tty {
         let mut command = dir.clean(Command::new("setsid"));
         command.args(["--ctty", env!("CARGO_BIN_EXE_requeue")]).args(args);
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
+        command.envs(variables.iter().copied());
         let end = || Stdio::from(slave.try_clone().expect("it can be cloned"));
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("it starts");
         let screen = Arc::new(Mutex::new(vt100::Parser::new(not_0(rows), not_0(columns), 0)));
@@ -75,6 +86,20 @@ impl Tty {
         let screen = self.shows(text);
         let line = screen.lines().find(|line| line.contains(text));
         line.expect("the screen shows it").to_owned()
+    }
+
+    /// The colour of a text on the screen, at the first place where it is.
+    #[track_caller]
+    pub(crate) fn color(&self, text: &str) -> vt100::Color {
+        self.shows(text);
+        let parser = self.parser();
+        let screen = parser.screen();
+        let rows = screen.rows(0, screen.size().1.get()).enumerate();
+        let found = rows.filter_map(|(row, line)| {
+            let column = line[..line.find(text)?].chars().count();
+            screen.cell(u16::try_from(row).ok()?, u16::try_from(column).ok()?)
+        });
+        found.map(vt100::Cell::fgcolor).next().expect("the screen shows it")
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
