@@ -66,8 +66,10 @@ pub(crate) enum CliCommand {
     /// Put a job, or all jobs of a file
     Put(put::Args),
     /// Show a job
+    #[command(visible_alias = "show")]
     Get(inspect::GetArgs),
     /// List the jobs of a kind
+    #[command(visible_alias = "list")]
     Ls(inspect::LsArgs),
     /// Show all kinds and their job counts
     #[command(visible_alias = "kinds")]

@@ -3,12 +3,13 @@
 use crate::error::{CliError, Exit, Result};
 use crate::format::{self, JobResult};
 use crate::inspect::StateName;
+use crate::job_name;
 use crate::output::{Output, count, escape};
 use crate::store_args::{IfMissing, StoreArgs};
 use requeue_http::error_group;
 use requeue_http::wire::ChangeDone;
 use requeue_jobs::limits::{MAX_BATCH, MAX_PRIORITY};
-use requeue_jobs::{Change, ChangeError, ChangeKind, JobId, JobState, JobView, Kind, Query, Store};
+use requeue_jobs::{Change, ChangeError, ChangeKind, JobState, JobView, Kind, Query, Store};
 
 pub(crate) const CANCEL_HELP: &str = "\
 A leased job is removed when its lease ends. Its worker learns of that when it
@@ -16,6 +17,7 @@ extends the lease.
 
 Examples:
   requeue cancel mail order-42
+  requeue cancel mail/order-42 sms/order-42
   requeue cancel mail --all --state waiting --prefix order-";
 
 pub(crate) const REVIVE_HELP: &str = "\
@@ -34,10 +36,10 @@ Examples:
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Kind of the jobs
+    /// Kind of the jobs, or KIND/ID of a job
     kind: String,
     /// Id of a job
-    #[arg(value_name = "ID", required_unless_present = "all")]
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Select all jobs of the kind; `revive` only dead, `run-now` only waiting ones
     #[arg(long, conflicts_with = "ids")]
@@ -79,18 +81,27 @@ pub(crate) async fn change(
     store_args: &StoreArgs,
     out: Output,
 ) -> Result<()> {
-    let kind = Kind::new(args.kind.as_str())?;
     if args.all {
+        let kind = Kind::new(args.kind.as_str())?;
         let store = store_args.open(IfMissing::Fail).await?;
         return change_all(&*store, kind, args, action, out).await;
     }
-    let ids = args.ids.into_iter().map(JobId::new).collect::<Result<Vec<_>, _>>()?;
+    if args.ids.is_empty() && !args.kind.contains('/') {
+        return Err(CliError::usage(
+            "the ids are missing: write <KIND> <ID>…, <KIND>/<ID>…, or --all",
+        ));
+    }
+    let names = job_name::several(args.kind, args.ids)?;
     let store = store_args.open(IfMissing::Fail).await?;
     let mut worst: Option<Exit> = None;
-    for ids in ids.chunks(MAX_BATCH) {
-        let of = |id: &JobId| Change { kind: kind.clone(), id: id.clone(), action: action.clone() };
-        let results = store.change(ids.iter().map(of).collect()).await?;
-        for (id, result) in ids.iter().zip(results) {
+    for names in names.chunks(MAX_BATCH) {
+        let changes = names.iter().map(|(kind, id)| Change {
+            kind: kind.clone(),
+            id: id.clone(),
+            action: action.clone(),
+        });
+        let results = store.change(changes.collect()).await?;
+        for ((kind, id), result) in names.iter().zip(results) {
             match result {
                 Ok(changed) => {
                     let done = ChangeDone::from(changed);

@@ -1,6 +1,7 @@
 //! `get` and `ls`: show jobs.
 
 use crate::error::{CliError, Exit, Result};
+use crate::job_name::JobName;
 use crate::output::{Cell, Output, Table, escape, print_note};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::text::Tone;
@@ -9,7 +10,7 @@ use clap::ValueEnum;
 use requeue_http::wire::JobJson;
 use requeue_jobs::limits::{MAX_BATCH, MAX_PRIORITY};
 use requeue_jobs::{
-    DoneView, JobId, JobState, JobView, Kind, Query, Store, StoreError, TimeQuery, Timestamp,
+    DoneView, JobState, JobView, Kind, Query, Store, StoreError, TimeQuery, Timestamp,
 };
 
 #[derive(Debug, clap::Args)]
@@ -20,16 +21,17 @@ unless their kind keeps done jobs: requeue kind mail --keep-done 7d
 Examples:
   requeue get mail order-42
   requeue get mail order-42 --json | jq .state")]
+#[command(override_usage = "\
+requeue get [OPTIONS] <KIND> <ID>
+       requeue get [OPTIONS] <KIND>/<ID>")]
 pub(crate) struct GetArgs {
-    /// Kind of the job
-    kind: String,
-    /// Id of the job
-    id: String,
+    #[command(flatten)]
+    name: JobName,
 }
 
 /// Shows a job. Fails with [`Exit::NotFound`] if it does not exist.
 pub(crate) async fn get(args: GetArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
-    let (kind, id) = (Kind::with_reserved(args.kind)?, JobId::new(args.id)?);
+    let (kind, id) = args.name.read_any()?;
     let store = store_args.open(IfMissing::Fail).await?;
     let Some(job) = store.get(kind.clone(), id.clone()).await? else {
         let message = format!("there is no job {id:?} of kind {kind}");

@@ -11,6 +11,7 @@
 mod allocator;
 mod args;
 mod bench;
+mod body;
 mod bound_socket;
 mod bridge;
 mod change;
@@ -22,6 +23,7 @@ mod events;
 mod format;
 mod generate;
 mod inspect;
+mod job_name;
 mod kind;
 mod logs;
 mod open_files;

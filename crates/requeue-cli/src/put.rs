@@ -1,20 +1,21 @@
 //! `put`: puts one job, or all jobs of a file.
 
+use crate::body::BodyType;
 use crate::error::{CliError, Exit, Result};
 use crate::format::{self, JobResult};
-use crate::output::{Output, escape};
+use crate::job_name;
+use crate::output::{Output, count, escape};
+use crate::progress::Bar;
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
 use clap::ValueEnum;
 use requeue_http::wire::{ParseContext, PutDone, PutRequest};
 use requeue_jobs::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_BODY_LEN, MAX_PRIORITY};
 use requeue_jobs::{
-    Body, Condition, Due, Generation, JobId, Kind, Mode, Placed, Priority, Put, PutError, Store,
-    Timestamp,
+    Condition, Due, Generation, JobId, Kind, Mode, Placed, Priority, Put, PutError, PutOutcome,
+    Store, Timestamp,
 };
-use serde_json::value::RawValue;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 use std::time::Duration;
 
 /// Maximum length of a line of `--file`, in bytes: a body in base64, and the other fields.
@@ -23,6 +24,7 @@ const MAX_LINE: usize = 2 * MAX_BODY_LEN;
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "\
 requeue put [OPTIONS] <KIND> <ID> [BODY]
+       requeue put [OPTIONS] <KIND>/<ID> [BODY]
        requeue put [OPTIONS] --file <FILE>")]
 #[command(after_help = "\
 Examples:
@@ -44,27 +46,23 @@ pub(crate) struct Args {
     /// Kind of the job; letters, digits and . _ -
     #[arg(required_unless_present = "file")]
     kind: Option<String>,
-    /// Id of the job; a put with the id of an existing job updates that job
-    #[arg(required_unless_present = "file")]
+    /// Id of the job; a put with the id of an existing job replaces that job
     id: Option<String>,
     /// Body of the job: text, - to read stdin, or @FILE to read a file [default: empty]
     body: Option<String>,
     /// Time until the job is due, such as 5m or 1h30m [default: due now]
-    #[arg(long = "in", value_name = "DURATION", value_parser = times::duration, conflicts_with = "at")]
+    #[arg(long = "in", visible_alias = "delay", value_name = "DURATION")]
+    #[arg(value_parser = times::duration, conflicts_with = "at")]
     delay: Option<Duration>,
     /// Time at which the job is due, such as 'tomorrow 09:00 Europe/Berlin'
-    #[arg(long, value_name = "TIME", value_parser = times::time)]
+    #[arg(long, visible_alias = "due", value_name = "TIME", value_parser = times::time)]
     at: Option<Timestamp>,
     /// Priority, 0 to 9; of the ready jobs of a kind, higher ones are claimed first [default: 0]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PRIORITY)))]
     priority: Option<u8>,
-    /// Media type of the body [default: guessed from the body]
-    ///
-    /// By default, a JSON object or array is application/json, other text is text/plain, and
-    /// anything else is application/octet-stream.
-    #[arg(long, value_name = "TYPE")]
-    content_type: Option<String>,
+    #[command(flatten)]
+    body_type: BodyType,
     /// How to update a job that is already pending
     #[arg(long, value_enum, default_value_t = ModeName::Replace)]
     mode: ModeName,
@@ -85,7 +83,7 @@ pub(crate) struct Args {
     if_generation: Option<u64>,
     /// Put all jobs of a file, one JSON object per line; - to read stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "id", "body", "delay", "at",
-        "priority", "content_type", "mode", "max_wait", "if_absent", "if_new", "if_generation"])]
+        "priority", "content_type", "text", "mode", "max_wait", "if_absent", "if_new", "if_generation"])]
     file: Option<String>,
 }
 
@@ -125,12 +123,11 @@ pub(crate) async fn put(args: Args, store_args: &StoreArgs, out: Output) -> Resu
 }
 
 fn single(args: Args) -> Result<Put> {
-    let kind = Kind::new(args.kind.expect("clap requires it"))?;
-    let id = JobId::new(args.id.expect("clap requires it"))?;
-    let read = |body: &str| body_bytes(body, MAX_BODY_LEN);
-    let bytes = args.body.as_deref().map_or_else(|| Ok(Vec::new()), read)?;
-    let content_type = args.content_type.unwrap_or_else(|| guessed_type(&bytes).to_owned());
-    let mut put = Put::new(kind, id, Body::new(bytes, content_type)?);
+    let first = args.kind.expect("clap requires it");
+    let (kind, id, body) = job_name::split(first, [args.id, args.body])?;
+    let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
+    let payload = args.body_type.read(body.as_deref().unwrap_or_default(), MAX_BODY_LEN)?;
+    let mut put = Put::new(kind, id, payload);
     put.due = args.delay.map(Due::After).or(args.at.map(Due::At)).unwrap_or_default();
     put.mode = mode(args.mode, args.max_wait).map_err(CliError::usage)?;
     put.condition = match args.if_generation {
@@ -142,35 +139,8 @@ fn single(args: Args) -> Result<Put> {
     Ok(put)
 }
 
-/// The default media type of a body.
-pub(crate) fn guessed_type(bytes: &[u8]) -> &'static str {
-    let Ok(text) = str::from_utf8(bytes) else { return "application/octet-stream" };
-    match text.trim_start().chars().next() {
-        None => "application/octet-stream",
-        Some('{' | '[') if serde_json::from_str::<&RawValue>(text).is_ok() => "application/json",
-        Some(_) => "text/plain; charset=utf-8",
-    }
-}
-
-/// The bytes of a body or a result: text, `-` for stdin, or `@FILE`. Of a file that is longer than
-/// `limit`, it returns one byte more than that.
-pub(crate) fn body_bytes(body: &str, limit: usize) -> Result<Vec<u8>> {
-    // One byte more than allowed, so that a larger file is rejected without reading all of it.
-    let limit = limit as u64 + 1;
-    let mut bytes = Vec::new();
-    let (name, read) = if body == "-" {
-        ("stdin", std::io::stdin().lock().take(limit).read_to_end(&mut bytes))
-    } else if let Some(name) = body.strip_prefix('@') {
-        let file = std::fs::File::open(Path::new(name));
-        (name, file.and_then(|file| file.take(limit).read_to_end(&mut bytes)))
-    } else {
-        return Ok(body.as_bytes().to_vec());
-    };
-    read.map_err(|error| CliError::io("read", name, &error))?;
-    Ok(bytes)
-}
-
-fn print(out: Output, kind: &Kind, id: &JobId, placed: Placed) -> Result<()> {
+/// Prints the result of a put or a reschedule.
+pub(crate) fn print(out: Output, kind: &Kind, id: &JobId, placed: Placed) -> Result<()> {
     let done = PutDone::from(placed);
     out.print(
         || JobResult { kind: kind.as_str(), id: id.as_str(), done },
@@ -196,28 +166,68 @@ fn read(line: &[u8]) -> Result<Put, String> {
 /// Puts the jobs of a file, in batches. Stops at the first invalid line. The lines before it are
 /// put; putting them again is harmless.
 async fn put_file(name: &str, store_args: &StoreArgs, out: Output) -> Result<()> {
-    let (name, input): (_, Box<dyn Read>) = if name == "-" {
-        ("stdin", Box::new(std::io::stdin().lock()))
+    let (name, len, input): (_, u64, Box<dyn Read>) = if name == "-" {
+        ("stdin", 0, Box::new(std::io::stdin().lock()))
     } else {
         let file = std::fs::File::open(name);
-        (name, Box::new(file.map_err(|error| CliError::io("open", name, &error))?))
+        let file = file.map_err(|error| CliError::io("open", name, &error))?;
+        (name, file.metadata().map_or(0, |data| data.len()), Box::new(file))
     };
-    let mut input = BufReader::new(input);
+    let mut lines = Lines { name, input: BufReader::new(input), read: 0 };
     let store = store_args.open(IfMissing::Create).await?;
-    let mut batch =
-        Batch { store: &*store, out, puts: Vec::new(), bytes: 0, first: 0, worst: None };
-    let (mut line, mut number) = (Vec::new(), 0u64);
-    let invalid = loop {
-        line.clear();
-        number += 1;
-        match (&mut input).take(MAX_LINE as u64).read_until(b'\n', &mut line) {
-            Ok(0) => break None,
-            Ok(_) => {}
-            Err(error) => break Some(CliError::io("read", name, &error)),
+    let mut batch = Batch::new(&*store, out);
+    let bar = (!out.json && len > 0).then(Bar::bytes);
+    let done = put_lines(&mut lines, &mut batch, |read| {
+        if let Some(bar) = &bar {
+            bar.at(read, len);
         }
+    });
+    let done = done.await;
+    if let Some(bar) = bar {
+        bar.end();
+    }
+    // Also after an error, which reports what is missing.
+    if !out.json && (done.is_ok() || batch.is_any_sent()) {
+        out.print_line(batch.summary())?;
+    }
+    done
+}
+
+/// The lines of a file.
+struct Lines<'a> {
+    name: &'a str,
+    input: BufReader<Box<dyn Read>>,
+    /// How many bytes were read.
+    read: u64,
+}
+
+impl Lines<'_> {
+    /// Reads the next line. Returns `false` at the end.
+    fn next(&mut self, line: &mut Vec<u8>, number: u64) -> Result<bool> {
+        line.clear();
+        let name = self.name;
+        let read = (&mut self.input).take(MAX_LINE as u64).read_until(b'\n', line);
+        self.read += read.map_err(|error| CliError::io("read", name, &error))? as u64;
         if line.len() == MAX_LINE {
             let message = format!("line {number} of {name} is longer than {MAX_LINE} bytes");
-            break Some(CliError::usage(message));
+            return Err(CliError::usage(message));
+        }
+        Ok(!line.is_empty())
+    }
+}
+
+async fn put_lines(
+    lines: &mut Lines<'_>,
+    batch: &mut Batch<'_>,
+    progress: impl Fn(u64),
+) -> Result<()> {
+    let (mut line, mut number) = (Vec::new(), 0u64);
+    let invalid = loop {
+        number += 1;
+        match lines.next(&mut line, number) {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(error) => break Some(error),
         }
         if line.trim_ascii().is_empty() {
             continue;
@@ -225,9 +235,11 @@ async fn put_file(name: &str, store_args: &StoreArgs, out: Output) -> Result<()>
         match read(line.trim_ascii_end()) {
             Ok(put) => batch.add(put, number).await?,
             Err(message) => {
+                let name = lines.name;
                 break Some(CliError::usage(format!("line {number} of {name}: {message}")));
             }
         }
+        progress(lines.read);
     };
     batch.send().await?;
     match (invalid, batch.worst) {
@@ -251,9 +263,40 @@ struct Batch<'a> {
     /// The line number of the first of them.
     first: u64,
     worst: Option<Exit>,
+    /// How many puts had each outcome.
+    outcomes: Vec<(String, u64)>,
+    failed: u64,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    fn new(store: &'a dyn Store, out: Output) -> Self {
+        Batch {
+            store,
+            out,
+            puts: Vec::new(),
+            bytes: 0,
+            first: 0,
+            worst: None,
+            outcomes: Vec::new(),
+            failed: 0,
+        }
+    }
+
+    fn is_any_sent(&self) -> bool {
+        self.failed > 0 || !self.outcomes.is_empty()
+    }
+
+    /// The result of all puts, such as `put 3 jobs: 2 created, 1 updated`.
+    fn summary(&self) -> String {
+        let done: u64 = self.outcomes.iter().map(|(_, jobs)| jobs).sum();
+        let outcomes = self.outcomes.iter().map(|(outcome, jobs)| format!("{jobs} {outcome}"));
+        let outcomes = outcomes.collect::<Vec<_>>().join(", ");
+        let of = if self.failed > 0 { format!("{done} of ") } else { String::new() };
+        let jobs = count(done + self.failed, "job");
+        let colon = if outcomes.is_empty() { "" } else { ": " };
+        format!("put {of}{jobs}{colon}{outcomes}")
+    }
+
     async fn add(&mut self, put: Put, line: u64) -> Result<()> {
         if self.puts.len() == MAX_BATCH || self.bytes + put.body.len() > MAX_BATCH_BYTES {
             self.send().await?;
@@ -282,14 +325,25 @@ impl Batch<'_> {
         })?;
         for ((kind, id), result) in names.into_iter().zip(results) {
             match result {
-                Ok(placed) => print(self.out, &kind, &id, placed)?,
+                Ok(placed) => self.placed(&kind, &id, placed)?,
                 Err(error) => self.fail(error),
             }
         }
         Ok(())
     }
 
+    /// Prints the result of a put as JSON; as text, there is only a summary.
+    fn placed(&mut self, kind: &Kind, id: &JobId, placed: Placed) -> Result<()> {
+        let outcome = format::wire_name(PutDone::from(placed).outcome);
+        match self.outcomes.iter_mut().find(|(name, _)| *name == outcome) {
+            Some((_, jobs)) => *jobs += 1,
+            None => self.outcomes.push((outcome, 1)),
+        }
+        if self.out.json { print(self.out, kind, id, placed) } else { Ok(()) }
+    }
+
     fn fail(&mut self, error: PutError) {
+        self.failed += 1;
         let exit = self.out.print_error(error);
         self.worst = Some(self.worst.map_or(exit, |worst| worst.worse(exit)));
     }
@@ -298,20 +352,6 @@ impl Batch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_body_is_guessed_to_be_what_it_looks_like() {
-        for (bytes, guessed) in [
-            (&b"{\"a\":1}"[..], "application/json"),
-            (b" [1]\n", "application/json"),
-            (b"{a:1}", "text/plain; charset=utf-8"),
-            (b"42", "text/plain; charset=utf-8"),
-            (b"", "application/octet-stream"),
-            (b"\xff", "application/octet-stream"),
-        ] {
-            assert_eq!(guessed_type(bytes), guessed, "{bytes:?}");
-        }
-    }
 
     #[test]
     fn the_error_of_an_invalid_line_names_the_problem() {

@@ -3,10 +3,11 @@
 mod next;
 mod text;
 
+use crate::body::BodyType;
 use crate::error::{CliError, Result};
 use crate::format::{self, JobResult};
+use crate::job_name::{self, JobName};
 use crate::output::{Output, Table, escape, print_note};
-use crate::put::{body_bytes, guessed_type};
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation};
 use crate::times;
 use clap::{Subcommand, ValueEnum};
@@ -14,9 +15,7 @@ use requeue_http::HttpStore;
 use requeue_http::client::path;
 use requeue_http::wire::{PutDone, ScheduleJson, ScheduleRequest, Schedules};
 use requeue_jobs::limits::{MAX_BODY_LEN, MAX_PRIORITY};
-use requeue_jobs::{
-    Body, JobId, Jobs, Kind, Missed, Priority, ScheduleError, ScheduleSpec, Timestamp,
-};
+use requeue_jobs::{JobId, Jobs, Kind, Missed, Priority, ScheduleError, ScheduleSpec, Timestamp};
 use serde_json::json;
 use std::time::Duration;
 
@@ -42,6 +41,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum ScheduleCommand {
     /// List the schedules of a kind, or of all kinds
+    #[command(visible_alias = "list")]
     #[command(after_help = "\
 Examples:
   requeue schedule ls report
@@ -56,45 +56,31 @@ Examples:
     #[command(after_help = "\
 Examples:
   requeue schedule show report daily")]
-    Show(NameArgs),
+    Show(JobName),
     /// Remove a schedule; its jobs stay
     #[command(after_help = "\
 Examples:
   requeue schedule rm report daily")]
-    Rm(NameArgs),
+    Rm(JobName),
     /// Start no runs until the schedule is resumed
     #[command(after_help = "\
 Runs that fall into the pause are not made up for.
 
 Examples:
   requeue schedule pause report daily")]
-    Pause(NameArgs),
+    Pause(JobName),
     /// Start the runs of a paused schedule again
     #[command(after_help = "\
 Examples:
   requeue schedule resume report daily")]
-    Resume(NameArgs),
+    Resume(JobName),
     /// Print the next times of a schedule, or of a cron expression
     Next(next::Args),
     /// Start a run now, in addition to those at its times
     #[command(after_help = "\
 Examples:
   requeue schedule run report daily")]
-    Run(NameArgs),
-}
-
-#[derive(Debug, clap::Args)]
-struct NameArgs {
-    /// Kind of the schedule
-    kind: String,
-    /// Id of the schedule
-    id: String,
-}
-
-impl NameArgs {
-    fn read(self) -> Result<(Kind, JobId)> {
-        Ok((Kind::new(self.kind)?, JobId::new(self.id)?))
-    }
+    Run(JobName),
 }
 
 #[derive(Debug, clap::Args)]
@@ -113,15 +99,16 @@ Examples:
   requeue schedule set sale banner @banner.json --cron '0 12 * * *' \\
       --starts-at 2026-12-01 --ends-at 2026-12-24")]
 struct SetArgs {
-    #[command(flatten)]
-    name: NameArgs,
+    /// Kind of the schedule, or KIND/ID
+    kind: String,
+    /// Id of the schedule
+    id: Option<String>,
     /// Body of the jobs: text, - to read stdin, or @FILE to read a file [default: empty]
     body: Option<String>,
     #[command(flatten)]
     times: TimesArgs,
-    /// Media type of the body [default: guessed from the body]
-    #[arg(long, value_name = "TYPE")]
-    content_type: Option<String>,
+    #[command(flatten)]
+    body_type: BodyType,
     /// Priority of the jobs, 0 to 9 [default: 0]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PRIORITY)))]
@@ -199,16 +186,13 @@ fn whole_millis(duration: Duration) -> Duration {
 }
 
 impl SetArgs {
-    fn spec(&self) -> Result<ScheduleSpec> {
+    /// The schedule, whose jobs have this body.
+    fn spec(&self, body: Option<&str>) -> Result<ScheduleSpec> {
         let mut spec = self
             .times
             .spec()
             .ok_or_else(|| CliError::usage("--cron EXPRESSION or --every DURATION is required"))?;
-        let read = |body: &str| body_bytes(body, MAX_BODY_LEN);
-        let bytes = self.body.as_deref().map_or_else(|| Ok(Vec::new()), read)?;
-        let guessed = || guessed_type(&bytes).to_owned();
-        let content_type = self.content_type.clone().unwrap_or_else(guessed);
-        spec.body = Body::new(bytes, content_type)?;
+        spec.body = self.body_type.read(body.unwrap_or_default(), MAX_BODY_LEN)?;
         spec.priority = Priority::new(self.priority.unwrap_or_default())?;
         spec.jitter = self.jitter.map(whole_millis).unwrap_or_default();
         spec.missed = match self.missed {
@@ -337,8 +321,10 @@ pub(crate) async fn schedule(args: Args, store_args: &StoreArgs, out: Output) ->
         ScheduleCommand::Next(args) => next::next(args, store_args, out).await,
         ScheduleCommand::Ls { kind } => ls(kind, &open(IfMissing::Fail).await?, out).await,
         ScheduleCommand::Set(args) => {
-            let spec = args.spec()?;
-            let (kind, id) = args.name.read()?;
+            let more = [args.id.clone(), args.body.clone()];
+            let (kind, id, body) = job_name::split(args.kind.clone(), more)?;
+            let spec = args.spec(body.as_deref())?;
+            let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
             let set = open(IfMissing::Create).await?.set(&kind, &id, spec).await?;
             out.print(|| &set, || format!("set {kind}/{}, {}", name(&id), text::next(&set, now)))
         }
@@ -367,7 +353,7 @@ pub(crate) async fn schedule(args: Args, store_args: &StoreArgs, out: Output) ->
     }
 }
 
-async fn pause(args: NameArgs, paused: bool, store_args: &StoreArgs, out: Output) -> Result<()> {
+async fn pause(args: JobName, paused: bool, store_args: &StoreArgs, out: Output) -> Result<()> {
     let (kind, id) = args.read()?;
     let store = ScheduleStore::open(store_args, IfMissing::Fail).await?;
     let schedule = store.pause(&kind, &id, paused).await?;

@@ -1,14 +1,14 @@
 //! `ack`, `retry`, `release`, `extend` and `bury`: settle claimed jobs by their receipts.
 
+use crate::body::BodyType;
 use crate::error::{CliError, Exit, Result};
 use crate::output::{Output, escape};
-use crate::put::{body_bytes, guessed_type};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::{format, times};
 use requeue_http::wire::SettleDone;
 use requeue_jobs::limits::{MAX_ACK_RESULT_LEN, MAX_BATCH, MAX_BATCH_BYTES};
 use requeue_jobs::rules::check_result;
-use requeue_jobs::{Body, Receipt, Settle, Settled, Settlement};
+use requeue_jobs::{Receipt, Settle, Settled, Settlement};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -39,18 +39,19 @@ pub(crate) struct AckArgs {
     /// Result to keep with the done job: text, - to read stdin, or @FILE to read a file
     #[arg(long, value_name = "RESULT")]
     result: Option<String>,
-    /// Media type of the result [default: guessed from the result]
-    #[arg(long, value_name = "TYPE", requires = "result")]
-    content_type: Option<String>,
+    #[command(flatten)]
+    result_type: BodyType,
 }
 
 impl AckArgs {
     fn settlement(&self) -> Result<Settlement> {
-        let Some(result) = &self.result else { return Ok(Settlement::Ack) };
-        let bytes = body_bytes(result, MAX_ACK_RESULT_LEN)?;
-        let content_type = self.content_type.clone();
-        let content_type = content_type.unwrap_or_else(|| guessed_type(&bytes).to_owned());
-        let result = Body::new(bytes, content_type)?;
+        let Some(result) = &self.result else {
+            return match self.result_type.is_default() {
+                true => Ok(Settlement::Ack),
+                false => Err(CliError::usage("--content-type and --text need --result RESULT")),
+            };
+        };
+        let result = self.result_type.read(result, MAX_ACK_RESULT_LEN)?;
         check_result(&result)?;
         Ok(Settlement::AckWith(result))
     }
@@ -83,7 +84,8 @@ pub(crate) struct RetryArgs {
     #[arg(long, value_name = "TEXT", default_value = "retried by hand")]
     error: String,
     /// Time until the next attempt, such as 90s or 10m [default: the kind's backoff]
-    #[arg(long = "in", value_name = "DURATION", value_parser = times::duration)]
+    #[arg(long = "in", visible_alias = "delay", value_name = "DURATION")]
+    #[arg(value_parser = times::duration)]
     delay: Option<Duration>,
 }
 

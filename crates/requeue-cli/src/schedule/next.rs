@@ -2,6 +2,7 @@
 
 use super::TimesArgs;
 use crate::error::Result;
+use crate::job_name::JobName;
 use crate::output::{Output, Table, escape, print_note};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
@@ -11,6 +12,7 @@ use serde::Serialize;
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "\
 requeue schedule next [OPTIONS] <KIND> <ID>
+       requeue schedule next [OPTIONS] <KIND>/<ID>
        requeue schedule next [OPTIONS] --cron <EXPRESSION> | --every <DURATION>")]
 #[command(after_help = "\
 With --cron or --every, no store is needed.
@@ -19,8 +21,8 @@ Examples:
   requeue schedule next report daily -n 10
   requeue schedule next --cron '0 9 L * *' --time-zone Europe/Berlin")]
 pub(super) struct Args {
-    /// Kind of the schedule
-    #[arg(required_unless_present_any = ["cron", "every"], requires = "id")]
+    /// Kind of the schedule, or KIND/ID
+    #[arg(required_unless_present_any = ["cron", "every"])]
     #[arg(conflicts_with_all = ["cron", "every"])]
     kind: Option<String>,
     /// Id of the schedule
@@ -59,8 +61,8 @@ pub(super) async fn next(args: Args, store_args: &StoreArgs, out: Output) -> Res
 }
 
 async fn stored(args: &Args, store_args: &StoreArgs) -> Result<(Kind, JobId, ScheduleSpec)> {
-    let kind = Kind::new(args.kind.as_deref().unwrap_or_default())?;
-    let id = JobId::new(args.id.as_deref().unwrap_or_default())?;
+    let kind = args.kind.clone().unwrap_or_default();
+    let (kind, id) = JobName { kind, id: args.id.clone() }.read()?;
     let store = store_args.open(IfMissing::Fail).await?;
     let schedule = store.schedule(kind.clone(), id.clone()).await?;
     let absent = || ScheduleError::Absent { kind: kind.clone(), id: id.clone() };

@@ -76,6 +76,73 @@ fn numbers_of_bytes_are_rounded_for_people() {
 }
 
 #[test]
+fn a_body_that_is_broken_json_is_rejected_unless_it_is_text() {
+    let dir = Dir::served();
+    let broken = "{\"to\":\"ann";
+    dir.write("letter.json", broken);
+    for args in [&["put", "mail", "a", broken][..], &["put", "mail", "a", "@letter.json"]] {
+        let done = dir.ask(args).code(2);
+        done.complains("the body begins with {, but is not valid JSON").complains("hint: correct");
+    }
+    dir.feed(&["put", "mail", "a", "-"], b"[1,").code(2).complains("not valid JSON");
+    let typed = ["put", "mail", "a", broken, "--content-type", "application/json"];
+    dir.ask(&typed).code(2).complains("the content type is application/json");
+    dir.ask(&["get", "mail", "a"]).code(3);
+    dir.ask(&["put", "mail", "a", broken, "--text"]).ok();
+    let job = dir.job("mail", "a");
+    assert_eq!(
+        (&job["body_text"], &job["content_type"]),
+        (&broken.into(), &"text/plain; charset=utf-8".into())
+    );
+    // Valid JSON, too, is text if that is asked for.
+    dir.ask(&["put", "mail", "b", "{}", "--text"]).ok();
+    assert_eq!(dir.job("mail", "b")["body_text"], "{}");
+    dir.ask(&["put", "mail", "c", broken, "--content-type", "text/x-template"]).ok();
+    dir.ask(&["put", "mail", "a", "x", "--text", "--content-type", "a/b"]).code(2);
+    let set = ["schedule", "set", "mail", "s", broken, "--every", "1h"];
+    dir.ask(&set).code(2).complains("not valid JSON");
+    dir.ask(&[&set[..], &["--text"]].concat()).ok();
+    dir.ask(&["kind", "mail", "--keep-done", "1d"]).ok();
+    let receipt = claim(&dir, "mail");
+    dir.ask(&["ack", &receipt, "--result", broken]).code(2).complains("not valid JSON");
+    dir.ask(&["ack", &receipt, "--text"]).code(2).complains("need --result");
+    dir.ask(&["ack", &receipt, "--result", broken, "--text"]).ok();
+}
+
+#[test]
+fn a_job_is_named_in_the_form_in_which_it_is_printed() {
+    let dir = Dir::served();
+    dir.ask(&["put", "mail/a", "hello", "--delay", "1h"]).ok().says("created mail/a");
+    dir.ask(&["put", "mail", "x/y", "hello"]).ok().says("created mail/x/y");
+    assert_eq!(dir.job("mail", "a")["body_text"], "hello");
+    dir.ask(&["get", "mail/a", "--json"]).ok().says("waiting");
+    dir.ask(&["show", "mail/x/y", "--json"]).ok().says("\"id\":\"x/y\"");
+    dir.ask(&["list", "mail"]).ok().says("x/y");
+    dir.ask(&["run-now", "mail/a"]).ok().says("ready mail/a");
+    dir.ask(&["bury", &claim(&dir, "mail")]).ok();
+    dir.ask(&["revive", "mail/x/y"]).ok().says("revived mail/x/y");
+    dir.ask(&["put", "sms/b"]).ok();
+    dir.ask(&["cancel", "mail/a", "sms/b", "mail/zz"])
+        .code(3)
+        .says("removed mail/a\nremoved sms/b\n");
+    dir.ask(&["cancel", "mail/a", "b"]).code(2).complains("\"b\" is not KIND/ID");
+    dir.ask(&["get", "mail/a", "b"]).code(2).complains("unexpected argument \"b\"");
+    dir.ask(&["put", "mail/a", "b", "c"]).code(2).complains("unexpected argument \"c\"");
+    dir.ask(&["get", "mail/"]).code(2).complains("the id must not be empty");
+    dir.ask(&["get", "/a"]).code(2).complains("must not be empty");
+    for command in ["get", "cancel", "put"] {
+        dir.ask(&[command, "mail", "--json"]).code(2);
+    }
+    let set = ["schedule", "set", "report/daily", "hello", "--every", "1d"];
+    dir.ask(&set).ok().says("set report/daily");
+    for verb in ["show", "pause", "resume", "next", "run", "rm"] {
+        dir.ask(&["schedule", verb, "report/daily"]).ok();
+    }
+    dir.ask(&["schedule", "list"]).ok().complains("there are no schedules");
+    assert_eq!(dir.job("report", "daily")["body_text"], "hello");
+}
+
+#[test]
 fn a_job_is_due_at_the_given_time() {
     let dir = Dir::served();
     dir.ask(&["put", "mail", "a", "--at", "tomorrow 09:00 Asia/Tokyo"]).ok();
@@ -133,9 +200,17 @@ fn the_jobs_of_a_file_are_put_in_order() {
 {"kind":"mail","id":"x"}
 {"kind":"mail","id":"y","delay":"5"}
 {"kind":"mail","id":"z"}"#;
-    let done = dir.feed(&["put", "--file", "-"], input).code(2).says("mail/x");
+    let done = dir.feed(&["put", "--file", "-"], input).code(2);
     let done = done.complains("line 3").complains("the lines before it were put");
-    assert!(!done.out.contains("mail/z"), "{done:?}");
+    assert_eq!(done.out, "put 1 of 2 jobs: 1 created\n", "{done:?}");
+    let input = br#"{"kind":"mail","id":"0000","mode":"keep"}
+{"kind":"mail","id":"0001"}
+{"kind":"mail","id":"0002"}"#;
+    let done = dir.feed(&["put", "--file", "-"], input).ok();
+    assert_eq!(done.out, "put 3 jobs: 1 kept, 2 updated\n");
+    assert_eq!(dir.feed(&["put", "--file", "-"], b"\n").ok().out, "put 0 jobs\n");
+    let wrong = dir.feed(&["put", "--file", "-"], b"{}").code(2);
+    assert_eq!(wrong.out, "", "nothing was put");
     let listed = dir.ask(&["ls", "mail", "--all", "--json"]).ok().lines();
     assert_eq!(listed.len(), 2501);
 }
@@ -609,7 +684,8 @@ fn a_failed_put_of_a_file_reports_how_far_it_got() {
     let (url, server) = scripted(vec![json!({ "results": results })]);
     let done = dir.run(&["put", "--file", "jobs.jsonl", "--server", &url]);
     server.join().expect("it serves");
-    let done = done.says("created mail/999").complains("the lines before line 1001 were put");
+    let done = done.says("put 1000 jobs: 1000 created");
+    let done = done.complains("the lines before line 1001 were put");
     assert!(matches!(done.code, Some(4 | 5)), "{done:?}");
 }
 

@@ -125,6 +125,7 @@ fn an_invalid_command_line_exits_with_2_and_names_the_problem() {
         (&["ack"], "<RECEIPT>"),
         (&["ack", "nonsense"], "\"nonsense\" is not a receipt"),
         (&["revive", "mail"], "<ID>"),
+        (&["get", "mail"], "<ID>"),
         (&["revive", "mail", "a", "--all"], "cannot be used with"),
         (&["ls", "mail", "--state", "asleep"], "waiting, ready, leased, dead"),
         (&["kind", "mail", "--max-attempts", "0"], "0 is not in 1.."),

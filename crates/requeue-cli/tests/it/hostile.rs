@@ -62,6 +62,9 @@ fn no_command_prints_control_characters() {
     ask(&["revive", "sms", HOSTILE]).code(1).complains("is not dead");
     ask(&["cancel", "sms", HOSTILE]).ok();
     ask(&["cancel", "sms", HOSTILE]).code(3).complains("there is no job");
+    ask(&["cancel", "sms/a", HOSTILE]).code(2).complains("evil");
+    ask(&["get", "sms/a", HOSTILE]).code(2).complains("evil");
+    ask(&["put", "sms", "a", &format!("{{{HOSTILE}")]).code(2).complains("not valid JSON");
     for command in ["pause", "resume", "kind", "get", "ls", "claim", "cancel"] {
         let id = if ["get", "cancel"].contains(&command) { &["x"][..] } else { &[] };
         ask(&[&[command, HOSTILE], id].concat()).code(2).complains("evil");
@@ -129,7 +132,8 @@ fn no_file_makes_control_characters_be_printed() {
         format!("{{\"kind\":\"mail\",\"id\":\"a\",{id}:1}}"),
     ];
     dir.write("jobs", lines.join("\n"));
-    clean(dir.ask(&["put", "--file", "jobs"])).code(2).says("evil").complains("evil");
+    clean(dir.ask(&["put", "--file", "jobs"])).code(2).says("put 1 job").complains("evil");
+    clean(dir.ask(&["put", "--file", "jobs", "--json"])).code(2).says("evil").complains("evil");
     let header = "{\"type\":\"requeue-export\",\"version\":1,\"jobs\":1}";
     for line in [
         format!("{{\"type\":{id}}}"),
