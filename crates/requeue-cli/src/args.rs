@@ -4,7 +4,7 @@ use crate::error::EXIT_CODES;
 use crate::store_args::StoreArgs;
 use crate::{
     bench, bridge, change, claim, demo, disk, events, generate, inspect, kind, postgres, put,
-    schedule, serve, settle, stats, top, transfer, work, workers,
+    reschedule, schedule, serve, settle, stats, top, transfer, work, workers,
 };
 use clap::{Parser, Subcommand};
 use std::sync::LazyLock;
@@ -65,6 +65,8 @@ pub(crate) enum CliCommand {
     Demo(demo::Args),
     /// Put a job, or all jobs of a file
     Put(put::Args),
+    /// Change the due time, the priority or the body of a job
+    Reschedule(reschedule::Args),
     /// Show a job
     #[command(visible_alias = "show")]
     Get(inspect::GetArgs),

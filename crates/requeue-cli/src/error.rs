@@ -244,6 +244,8 @@ impl From<ChangeError> for CliError {
             ChangeError::Absent { .. } => CliError::from_error(Exit::NotFound, &error),
             ChangeError::NotDead { .. } => CliError::from_error(Exit::Failed, &error)
                 .hint("to make a waiting job due now: requeue run-now"),
+            ChangeError::Generation { .. } => CliError::from_error(Exit::Failed, &error)
+                .hint("it was put or rescheduled meanwhile; look at it again: requeue get"),
             ChangeError::Done { .. } => CliError::from_error(Exit::Failed, &error)
                 .hint("to run it again, put it again: requeue put"),
             _ => CliError::from_error(Exit::Failed, &error),

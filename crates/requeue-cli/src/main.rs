@@ -33,6 +33,7 @@ mod private_files;
 mod progress;
 mod push;
 mod put;
+mod reschedule;
 mod schedule;
 mod serve;
 mod settle;
@@ -99,6 +100,7 @@ fn run(Cli { command, store_args, json }: Cli) -> Result<()> {
             CliCommand::Serve(args) => serve::serve(args, &store_args, out).await,
             CliCommand::Demo(args) => demo::demo(args, &store_args, out).await,
             CliCommand::Put(args) => put::put(args, &store_args, out).await,
+            CliCommand::Reschedule(args) => reschedule::reschedule(args, &store_args, out).await,
             CliCommand::Get(args) => inspect::get(args, &store_args, out).await,
             CliCommand::Ls(args) => inspect::ls(args, &store_args, out).await,
             CliCommand::Stats(args) => stats::stats(args, &store_args, out).await,

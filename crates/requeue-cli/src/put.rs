@@ -4,7 +4,7 @@ use crate::body::BodyType;
 use crate::error::{CliError, Exit, Result};
 use crate::format::{self, JobResult};
 use crate::job_name;
-use crate::output::{Output, count, escape};
+use crate::output::{Output, count, escape, print_labelled};
 use crate::progress::Bar;
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
@@ -114,15 +114,25 @@ pub(crate) async fn put(args: Args, store_args: &StoreArgs, out: Output) -> Resu
     if let Some(file) = &args.file {
         return put_file(file, store_args, out).await;
     }
-    let put = single(args)?;
+    let (put, has_body) = single(args)?;
     let (kind, id) = (put.kind.clone(), put.id.clone());
     let store = store_args.open(IfMissing::Create).await?;
     let placed =
         store.put(vec![put]).await?.pop().expect("a store returns one result per entry")?;
-    print(out, &kind, &id, placed)
+    print(out, &kind, &id, placed)?;
+    let replaced = !matches!(placed.outcome, PutOutcome::Created | PutOutcome::Kept);
+    if replaced && !has_body && !out.json {
+        print_labelled(
+            "note",
+            "a put without a body makes the body of an existing job empty; to change only the due \
+             time: requeue reschedule",
+        );
+    }
+    Ok(())
 }
 
-fn single(args: Args) -> Result<Put> {
+/// The put of the arguments, and whether they contain a body.
+fn single(args: Args) -> Result<(Put, bool)> {
     let first = args.kind.expect("clap requires it");
     let (kind, id, body) = job_name::split(first, [args.id, args.body])?;
     let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
@@ -136,7 +146,7 @@ fn single(args: Args) -> Result<Put> {
         None => args.if_absent.then_some(Condition::IfAbsent),
     };
     put.priority = Priority::new(args.priority.unwrap_or_default())?;
-    Ok(put)
+    Ok((put, body.is_some()))
 }
 
 /// Prints the result of a put or a reschedule.

@@ -130,7 +130,7 @@ fn a_job_is_named_in_the_form_in_which_it_is_printed() {
     dir.ask(&["put", "mail/a", "b", "c"]).code(2).complains("unexpected argument \"c\"");
     dir.ask(&["get", "mail/"]).code(2).complains("the id must not be empty");
     dir.ask(&["get", "/a"]).code(2).complains("must not be empty");
-    for command in ["get", "cancel", "put"] {
+    for command in ["get", "cancel", "reschedule", "put"] {
         dir.ask(&[command, "mail", "--json"]).code(2);
     }
     let set = ["schedule", "set", "report/daily", "hello", "--every", "1d"];
@@ -140,6 +140,18 @@ fn a_job_is_named_in_the_form_in_which_it_is_printed() {
     }
     dir.ask(&["schedule", "list"]).ok().complains("there are no schedules");
     assert_eq!(dir.job("report", "daily")["body_text"], "hello");
+}
+
+#[test]
+fn a_put_without_a_body_says_that_the_old_one_is_gone() {
+    let dir = Dir::served();
+    let warning = "to change only the due time: requeue reschedule";
+    let put = |args: &[&str]| dir.ask(&[&["put", "mail", "a"], args].concat()).ok().err;
+    assert_eq!(put(&[]), "");
+    assert_eq!(put(&["hello"]), "");
+    assert_eq!(put(&["--mode", "keep"]), "");
+    assert!(put(&["--in", "1h"]).contains(warning));
+    assert_eq!(put(&["--in", "1h", "--json"]), "");
 }
 
 #[test]

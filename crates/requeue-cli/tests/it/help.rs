@@ -2,10 +2,11 @@
 
 use crate::support::Dir;
 
-const COMMANDS: [&str; 32] = [
+const COMMANDS: [&str; 33] = [
     "serve",
     "demo",
     "put",
+    "reschedule",
     "get",
     "ls",
     "stats",

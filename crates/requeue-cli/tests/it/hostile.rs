@@ -60,7 +60,10 @@ fn no_command_prints_control_characters() {
     // Changes, and names that are invalid.
     ask(&["run-now", "sms", HOSTILE]).ok();
     ask(&["revive", "sms", HOSTILE]).code(1).complains("is not dead");
+    ask(&["reschedule", "sms", HOSTILE, "--body", HOSTILE]).ok().says("evil");
+    ask(&["reschedule", &format!("sms/{HOSTILE}"), "--in", "0s"]).ok().says("evil");
     ask(&["cancel", "sms", HOSTILE]).ok();
+    ask(&["reschedule", "sms", HOSTILE, "--in", "0s"]).code(3).complains("evil");
     ask(&["cancel", "sms", HOSTILE]).code(3).complains("there is no job");
     ask(&["cancel", "sms/a", HOSTILE]).code(2).complains("evil");
     ask(&["get", "sms/a", HOSTILE]).code(2).complains("evil");

@@ -12,6 +12,7 @@ mod hostile;
 #[cfg(feature = "otel")]
 mod otel;
 mod postgres;
+mod reschedule;
 mod schedules;
 mod serve;
 mod service;
