@@ -95,7 +95,7 @@ pub(crate) enum CliCommand {
     Extend(settle::ExtendArgs),
     /// Report that claimed jobs failed for good, and make them dead
     Bury(settle::BuryArgs),
-    /// Remove jobs by id
+    /// Remove jobs
     #[command(after_help = change::CANCEL_HELP)]
     Cancel(change::Args),
     /// Make dead jobs due now, with no attempts counted
@@ -110,7 +110,7 @@ pub(crate) enum CliCommand {
     /// Hand out the jobs of a paused kind again
     #[command(after_help = kind::RESUME_EXAMPLES)]
     Resume(kind::KindArgs),
-    /// Show or change the settings of a kind
+    /// Show or change the settings of a kind, or delete it
     Kind(kind::Args),
     /// Manage schedules: jobs that recur by a cron expression or a period
     Schedule(schedule::Args),

@@ -1,11 +1,12 @@
 //! `bridge`: puts the messages of a broker as jobs.
 
+use crate::bulk::BulkStore;
 use crate::error::{CliError, Exit, Result};
 use crate::kind;
 use crate::logs;
 use crate::output::Output;
 use crate::signals::Signals;
-use crate::store_args::{IfMissing, StoreArgs};
+use crate::store_args::StoreArgs;
 use requeue_bridge::{BodyFormat, Bridge, BridgeOptions, DEFAULT_GROUP};
 use requeue_http::wire::{PushJson, SettingsPatch};
 use requeue_jobs::{Jobs, Kind};
@@ -102,13 +103,15 @@ pub(crate) async fn bridge(args: Args, store_args: &StoreArgs, out: Output) -> R
         Format::Message => BodyFormat::Message,
         Format::Payload => BodyFormat::Payload,
     };
-    let jobs = Jobs::new(store_args.open(IfMissing::Fail).await?);
+    // Once: only one process, and in it one store, can have a data directory open.
+    let store = BulkStore::open(store_args).await?;
+    let jobs = Jobs::new(store.shared());
     let bridge = Bridge::new(&jobs, kind.clone(), &args.from, options);
     let bridge = bridge.map_err(|error| CliError::usage(format!("--from: {error}")))?;
     if let Some(url) = args.to {
         let push = PushJson { url: Some(url), ..PushJson::default() };
         let patch = SettingsPatch { push: Some(Some(push)), ..SettingsPatch::default() };
-        kind::change(store_args, &kind, patch).await?;
+        kind::change(&store, &kind, patch).await?;
     }
     let counts = bridge.run(signals.next()).await;
     out.print(

@@ -1,38 +1,48 @@
-//! `cancel`, `revive` and `run-now`: change jobs by kind and id.
+//! `cancel`, `revive` and `run-now`: change jobs by kind and id, or all that match.
 
+use crate::bulk::{BulkStore, Verb};
+use crate::confirm::Confirmation;
 use crate::error::{CliError, Exit, Result};
 use crate::format::{self, JobResult};
 use crate::inspect::StateName;
 use crate::job_name;
 use crate::output::{Output, count, escape};
 use crate::store_args::{IfMissing, StoreArgs};
-use requeue_http::error_group;
-use requeue_http::wire::ChangeDone;
+use requeue_http::wire::{BulkChangeResult, ChangeDone, JobFilter, StateJson};
 use requeue_jobs::limits::{MAX_BATCH, MAX_PRIORITY};
-use requeue_jobs::{Change, ChangeError, ChangeKind, JobState, JobView, Kind, Query, Store};
+use requeue_jobs::{Change, JobState, Kind};
 
 pub(crate) const CANCEL_HELP: &str = "\
 A leased job is removed when its lease ends. Its worker learns of that when it
 extends the lease.
 
+With --all, the command asks for confirmation. Without a terminal, it needs
+--yes, and otherwise changes nothing.
+
 Examples:
   requeue cancel mail order-42
   requeue cancel mail/order-42 sms/order-42
-  requeue cancel mail --all --state waiting --prefix order-";
+  requeue cancel mail --all --state waiting --prefix order- --dry-run";
 
 pub(crate) const REVIVE_HELP: &str = "\
+With --all, the command asks for confirmation. Without a terminal, it needs
+--yes, and otherwise changes nothing.
+
 Examples:
   requeue revive mail order-42
   requeue revive mail --all --error 'connection refused'
-  requeue revive mail --all --error-group 'order 4711 not found'";
+  requeue revive mail --all --error-group 'order 4711 not found' --yes";
 
 pub(crate) const RUN_NOW_HELP: &str = "\
 Of a leased job, the put that came during the lease is made due now. If there
 is none, the command fails.
 
+With --all, the command asks for confirmation. Without a terminal, it needs
+--yes, and otherwise changes nothing.
+
 Examples:
   requeue run-now mail order-42
-  requeue run-now mail --all";
+  requeue run-now mail --all --dry-run";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -48,9 +58,9 @@ pub(crate) struct Args {
     #[arg(long, value_enum, requires = "all")]
     state: Option<StateName>,
     /// With --all, only select jobs whose id begins with PREFIX
-    #[arg(long, default_value = "", hide_default_value = true, requires = "all")]
-    prefix: String,
-    /// With --all, only select jobs whose last error contains TEXT
+    #[arg(long, requires = "all")]
+    prefix: Option<String>,
+    /// With --all, only select jobs whose last error contains TEXT, in upper or lower case
     #[arg(long, value_name = "TEXT", requires = "all")]
     error: Option<String>,
     /// With --all, only select jobs whose last error is TEXT, apart from numbers and ids
@@ -60,31 +70,40 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", requires = "all")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PRIORITY)))]
     priority: Option<u8>,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 impl Args {
-    /// Returns whether a job matches the options by which stores do not filter.
-    fn matches(&self, job: &JobView) -> bool {
-        let error = job.failures.last().and_then(|failure| failure.error.as_deref());
-        let contains = |text: &String| error.is_some_and(|error| error.contains(text));
-        let is_like =
-            |text: &String| error.is_some_and(|error| error_group(error) == error_group(text));
-        self.priority.is_none_or(|level| job.priority.get() == level)
-            && self.error.as_ref().is_none_or(contains)
-            && self.error_group.as_ref().is_none_or(is_like)
+    /// Which jobs `--all` selects.
+    fn filter(&self, verb: Verb) -> JobFilter {
+        let state = self.state.map(JobState::from).or(match verb {
+            Verb::Revive => Some(JobState::Dead),
+            Verb::RunNow => Some(JobState::Waiting),
+            Verb::Cancel => None,
+        });
+        JobFilter {
+            state: state.map(StateJson::from),
+            prefix: self.prefix.clone(),
+            priority: self.priority,
+            error: self.error.clone(),
+            error_group: self.error_group.clone(),
+            ..JobFilter::default()
+        }
     }
 }
 
 pub(crate) async fn change(
     args: Args,
-    action: ChangeKind,
+    verb: Verb,
     store_args: &StoreArgs,
     out: Output,
 ) -> Result<()> {
     if args.all {
-        let kind = Kind::new(args.kind.as_str())?;
-        let store = store_args.open(IfMissing::Fail).await?;
-        return change_all(&*store, kind, args, action, out).await;
+        return change_all(&args, verb, store_args, out).await;
+    }
+    if args.confirmation.yes || args.confirmation.dry_run {
+        return Err(CliError::usage("--yes and --dry-run need --all"));
     }
     if args.ids.is_empty() && !args.kind.contains('/') {
         return Err(CliError::usage(
@@ -98,7 +117,7 @@ pub(crate) async fn change(
         let changes = names.iter().map(|(kind, id)| Change {
             kind: kind.clone(),
             id: id.clone(),
-            action: action.clone(),
+            action: verb.into(),
         });
         let results = store.change(changes.collect()).await?;
         for ((kind, id), result) in names.iter().zip(results) {
@@ -124,51 +143,60 @@ pub(crate) async fn change(
     worst.map_or(Ok(()), |exit| Err(CliError::already_reported(exit)))
 }
 
-/// Changes all jobs that match, page by page. A job that no longer allows the change when its turn
-/// comes is left as it is and counted as failed.
-async fn change_all(
-    store: &dyn Store,
-    kind: Kind,
-    args: Args,
-    action: ChangeKind,
-    out: Output,
-) -> Result<()> {
-    let state = args.state.map(JobState::from).or(match action {
-        ChangeKind::Revive => Some(JobState::Dead),
-        ChangeKind::RunNow => Some(JobState::Waiting),
-        ChangeKind::Cancel | ChangeKind::Reschedule(_) => None,
-    });
-    let (mut matched, mut changed, mut failed) = (0u64, 0u64, 0u64);
-    let mut worst: Option<Exit> = None;
-    let prefix = args.prefix.clone();
-    let mut query = Query { state, prefix, limit: MAX_BATCH, ..Query::new(kind.clone()) };
-    loop {
-        let page = store.list(query.clone()).await?;
-        let of = |job: &JobView| Change {
-            kind: kind.clone(),
-            id: job.id.clone(),
-            action: action.clone(),
-        };
-        let changes: Vec<Change> =
-            page.jobs.iter().filter(|job| args.matches(job)).map(of).collect();
-        matched += changes.len() as u64;
-        for result in store.change(changes).await? {
-            match result {
-                Ok(_) => changed += 1,
-                Err(ChangeError::Store(error)) => {
-                    failed += 1;
-                    let exit = out.print_error(error);
-                    worst = Some(worst.map_or(exit, |worst| worst.worse(exit)));
-                }
-                Err(_) => failed += 1,
-            }
-        }
-        let Some(cursor) = page.cursor else { break };
-        query.after = Some(cursor);
+/// Changes all jobs that match. A job that no longer allows the change when its turn comes is left as it
+/// is and counted as failed.
+async fn change_all(args: &Args, verb: Verb, store_args: &StoreArgs, out: Output) -> Result<()> {
+    let kind = Kind::new(args.kind.as_str())?;
+    args.confirmation.check("--all changes many jobs")?;
+    let (store, filter) = (BulkStore::open(store_args).await?, args.filter(verb));
+    let mut done = BulkChangeResult::default();
+    if args.confirmation.needs_count() {
+        done.matched = store.count(&kind, &filter).await?;
+    }
+    let jobs = |matched: u64| format!("{} of kind {kind}", count(matched, "job"));
+    if args.confirmation.dry_run {
+        return out.print(
+            || summary(&done, true),
+            || format!("would {}", what(verb, &jobs(done.matched))),
+        );
+    }
+    if args.confirmation.yes || done.matched > 0 {
+        args.confirmation.ask(&capitalized(&what(verb, &jobs(done.matched))))?;
+        done = store.change(&kind, verb, &filter).await?;
     }
     out.print(
-        || serde_json::json!({ "matched": matched, "changed": changed, "failed": failed }),
-        || format!("changed {changed} of {} of kind {kind}", count(matched, "job")),
-    )?;
-    worst.map_or(Ok(()), |exit| Err(CliError::already_reported(exit)))
+        || summary(&done, false),
+        || match done.failed {
+            0 => format!("changed {} of {}", done.changed, jobs(done.matched)),
+            failed => format!(
+                "changed {} of {}; {failed} could not be changed: leased, or changed meanwhile",
+                done.changed,
+                jobs(done.matched)
+            ),
+        },
+    )
+}
+
+fn what(verb: Verb, jobs: &str) -> String {
+    match verb {
+        Verb::Cancel => format!("cancel {jobs}"),
+        Verb::Revive => format!("revive {jobs}"),
+        Verb::RunNow => format!("make {jobs} due now"),
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(chars).chain(['?']).collect()
+}
+
+/// The JSON output.
+fn summary(done: &BulkChangeResult, dry_run: bool) -> serde_json::Value {
+    let BulkChangeResult { matched, changed, failed, .. } = done;
+    let mut json = serde_json::json!({ "matched": matched, "changed": changed, "failed": failed });
+    if dry_run {
+        json["dry_run"] = true.into();
+    }
+    json
 }

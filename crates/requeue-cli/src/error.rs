@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// The exit code of a failed command. The numbers are stable; [`EXIT_CODES`] documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The job or schedule does not exist, or there is no job to claim.
+    /// The job, schedule or kind does not exist, or there is no job to claim.
     NotFound = 3,
     /// The operation was rejected, or it failed and trying again would not help.
     Failed = 1,
@@ -53,7 +53,7 @@ Exit codes:
   0  Success
   1  Failed: a condition did not hold, the lease is lost, a file is damaged
   2  Invalid command line
-  3  The job or schedule does not exist, or there is no job to claim
+  3  The job, schedule or kind does not exist, or there is no job to claim
   4  Unavailable: nothing was done; try again later
   5  Unknown: it may or may not have been done; check before you try again
   6  Incomplete: everything that can be read was exported, the rest is lost";

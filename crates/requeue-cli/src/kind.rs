@@ -1,22 +1,26 @@
-//! `kind`, `pause` and `resume`: the settings of a kind.
+//! `kind`, `pause` and `resume`: the settings of a kind. `kind delete`: deletes it.
 
+use crate::bulk::BulkStore;
+use crate::confirm::Confirmation;
 use crate::error::{CliError, Exit, Result};
-use crate::output::Output;
+use crate::output::{Output, count};
 use crate::push::{self, PushArgs};
-use crate::store_args::{IfMissing, StoreArgs, StoreLocation};
+use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
+use clap::Subcommand;
 use requeue_http::Problem;
 use requeue_http::client::path;
 use requeue_http::wire::{
     BackoffPatch, KeepDoneJson, ParseContext, RateJson, RetentionPatch, SettingsJson, SettingsPatch,
 };
-use requeue_jobs::{Kind, Rate, Retention, Settings};
+use requeue_jobs::{Kind, Rate, Retention, Settings, Store};
 use requeue_push::PushConfig;
 use serde::Serialize;
 use std::time::Duration;
 
 pub(crate) const PAUSE_EXAMPLES: &str = "\
-Jobs that are already leased are not affected, and puts are still accepted.
+Jobs that are already leased are not affected, and puts are still accepted. If
+there is no such kind, the command exits with 3.
 
 Examples:
   requeue pause mail";
@@ -33,6 +37,11 @@ pub(crate) struct KindArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
+#[command(override_usage = "\
+requeue kind [OPTIONS] <KIND>
+       requeue kind delete [OPTIONS] <KIND>")]
 #[command(after_help = "\
 Without options, shows the settings. With options, changes only those settings.
 Existing jobs keep their due times and leases.
@@ -43,10 +52,16 @@ Examples:
   requeue kind mail --concurrency none
   requeue kind sms --rate 100/1m
   requeue kind mail --keep-done 7d --keep-done-count 10000
-  requeue kind order.close --push https://example.com/hooks --push-secret FILE")]
+  requeue kind order.close --push https://example.com/hooks --push-secret FILE
+  requeue kind delete mail
+
+A kind whose name is `delete` is written after --: requeue kind -- delete")]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<KindCommand>,
     /// Name of the kind
-    kind: String,
+    #[arg(required = true)]
+    kind: Option<String>,
     /// Length of a lease if a claim does not specify it
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     lease: Option<Duration>,
@@ -88,6 +103,27 @@ pub(crate) struct Args {
     keep_done_count: Option<usize>,
     #[command(flatten)]
     push: PushArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum KindCommand {
+    /// Delete a kind: its jobs, schedules and settings
+    #[command(after_help = "\
+A leased job is removed when its lease ends. A job that is put later makes the
+kind anew.
+
+Examples:
+  requeue kind delete mail
+  requeue kind delete mail --dry-run")]
+    Delete(DeleteArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct DeleteArgs {
+    /// Name of the kind
+    kind: String,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 /// A value of `--ageing` or `--keep-done`.
@@ -186,15 +222,64 @@ impl Args {
 
 /// Changes the settings that are given, and shows all settings.
 pub(crate) async fn kind(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
-    let kind = Kind::new(args.kind.as_str())?;
+    if let Some(KindCommand::Delete(args)) = args.command {
+        return delete(args, store_args, out).await;
+    }
+    let kind = Kind::new(args.kind.as_deref().unwrap_or_default())?;
     let settings = match args.patch()? {
-        Some(patch) => change(store_args, &kind, patch).await?,
+        Some(patch) => change(&BulkStore::open(store_args).await?, &kind, patch).await?,
         None => store_args.open(IfMissing::Fail).await?.settings(kind.clone()).await?,
     };
     print(out, &kind, &settings)
 }
 
-/// Pauses or resumes a kind.
+/// The error if a kind has neither jobs nor settings nor schedules.
+async fn check_exists(store: &dyn Store, kind: &Kind) -> Result<()> {
+    if store.kinds().await?.iter().any(|view| view.kind == *kind) {
+        return Ok(());
+    }
+    let message = format!("there is no kind {kind}: it has no jobs, settings or schedules");
+    Err(CliError::new(Exit::NotFound, message).hint("to list the kinds: requeue stats"))
+}
+
+/// Deletes a kind.
+async fn delete(args: DeleteArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
+    let kind = Kind::new(args.kind)?;
+    args.confirmation.check("this deletes all jobs of the kind")?;
+    let store = BulkStore::open(store_args).await?;
+    check_exists(store.store(), &kind).await?;
+    if args.confirmation.needs_count() {
+        let counts = store.store().kind(kind.clone()).await?.counts;
+        let jobs = counts.pending + counts.leased + counts.dead + counts.done;
+        let schedules = store.store().schedules(kind.clone()).await?.len() as u64;
+        let what =
+            format!("kind {kind} with {} and {}", count(jobs, "job"), count(schedules, "schedule"));
+        if args.confirmation.dry_run {
+            let json = || {
+                serde_json::json!({
+                    "kind": kind.as_str(), "jobs": jobs, "schedules": schedules, "dry_run": true,
+                })
+            };
+            return out.print(json, || format!("would delete {what}"));
+        }
+        args.confirmation.ask(&format!("Delete {what}?"))?;
+    }
+    let done = store.delete(&kind).await?;
+    let json = || {
+        serde_json::json!({
+            "kind": kind.as_str(), "removed": done.removed, "ending": done.ending,
+        })
+    };
+    out.print(json, || {
+        let leased = match done.ending {
+            0 => String::new(),
+            leased => format!("; {leased} more when their leases end"),
+        };
+        format!("deleted {kind}: {} removed{leased}", count(done.removed, "job"))
+    })
+}
+
+/// Pauses or resumes a kind. Fails if it does not exist: its name is probably mistyped.
 pub(crate) async fn pause(
     args: KindArgs,
     paused: bool,
@@ -202,8 +287,10 @@ pub(crate) async fn pause(
     out: Output,
 ) -> Result<()> {
     let kind = Kind::new(args.kind)?;
+    let store = BulkStore::open(store_args).await?;
+    check_exists(store.store(), &kind).await?;
     let patch = SettingsPatch { paused: Some(paused), ..SettingsPatch::default() };
-    change(store_args, &kind, patch).await?;
+    change(&store, &kind, patch).await?;
     out.print(
         || serde_json::json!({ "kind": kind.as_str(), "paused": paused }),
         || format!("{} {kind}", if paused { "paused" } else { "resumed" }),
@@ -213,19 +300,20 @@ pub(crate) async fn pause(
 /// Changes the settings in the patch and returns all settings. A server applies the patch itself,
 /// so that concurrent changes by others are not overwritten.
 pub(crate) async fn change(
-    store_args: &StoreArgs,
+    store: &BulkStore,
     kind: &Kind,
     patch: SettingsPatch,
 ) -> Result<Settings> {
     let refused = |problem: Problem| CliError::usage(problem.detail);
     let reading = ParseContext { now: times::now() };
-    if let StoreLocation::Server(url) = store_args.location()? {
-        let path = path(&["v1", "kinds", kind.as_str()]);
-        let set: SettingsJson =
-            store_args.connect(&url)?.call("PATCH", &path, Some(&patch)).await?;
-        return set.read(&reading).map_err(refused);
-    }
-    let store = store_args.open(IfMissing::Fail).await?;
+    let store = match store {
+        BulkStore::Direct(store) => store,
+        BulkStore::Server(server) => {
+            let path = path(&["v1", "kinds", kind.as_str()]);
+            let set: SettingsJson = server.call("PATCH", &path, Some(&patch)).await?;
+            return set.read(&reading).map_err(refused);
+        }
+    };
     let settings = store.settings(kind.clone()).await?;
     let mut settings = patch.apply(settings, &reading).map_err(refused)?;
     if let Some(change) = &patch.push {

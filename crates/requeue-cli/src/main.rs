@@ -14,8 +14,10 @@ mod bench;
 mod body;
 mod bound_socket;
 mod bridge;
+mod bulk;
 mod change;
 mod claim;
+mod confirm;
 mod demo;
 mod disk;
 mod error;
@@ -48,10 +50,10 @@ mod work;
 mod workers;
 
 use args::{Cli, CliCommand};
+use bulk::Verb;
 use clap::Parser;
 use error::{Exit, Result};
 use output::Output;
-use requeue_jobs::ChangeKind;
 use settle::Action;
 use std::process::ExitCode;
 
@@ -117,15 +119,9 @@ fn run(Cli { command, store_args, json }: Cli) -> Result<()> {
                 settle::settle(Action::Extend(args), &store_args, out).await
             }
             CliCommand::Bury(args) => settle::settle(Action::Bury(args), &store_args, out).await,
-            CliCommand::Cancel(args) => {
-                change::change(args, ChangeKind::Cancel, &store_args, out).await
-            }
-            CliCommand::Revive(args) => {
-                change::change(args, ChangeKind::Revive, &store_args, out).await
-            }
-            CliCommand::RunNow(args) => {
-                change::change(args, ChangeKind::RunNow, &store_args, out).await
-            }
+            CliCommand::Cancel(args) => change::change(args, Verb::Cancel, &store_args, out).await,
+            CliCommand::Revive(args) => change::change(args, Verb::Revive, &store_args, out).await,
+            CliCommand::RunNow(args) => change::change(args, Verb::RunNow, &store_args, out).await,
             CliCommand::Pause(args) => kind::pause(args, true, &store_args, out).await,
             CliCommand::Resume(args) => kind::pause(args, false, &store_args, out).await,
             CliCommand::Kind(args) => kind::kind(args, &store_args, out).await,

@@ -63,19 +63,6 @@ fn a_body_comes_from_the_command_line_from_stdin_or_from_a_file() {
 }
 
 #[test]
-fn numbers_of_bytes_are_rounded_for_people() {
-    let dir = Dir::new();
-    dir.write("large", vec![b'x'; 300 << 10]);
-    dir.ask(&["put", "mail", "a", "@large"]).ok();
-    dir.ask(&["export", "all.jsonl"]).ok().says(" KiB)");
-    let json = dir.run(&["import", "all.jsonl", "--data", "other", "--json"]).ok().json();
-    assert!(json["bytes"].as_u64().is_some_and(|bytes| bytes > 300 << 10), "{json}");
-    let copied = dir.ask(&["backup", "--to", "copy"]).ok();
-    assert!(copied.out.contains("KiB in ") || copied.out.contains("MiB in "), "{copied:?}");
-    dir.run(&["verify", "copy"]).ok().says("iB");
-}
-
-#[test]
 fn a_body_that_is_broken_json_is_rejected_unless_it_is_text() {
     let dir = Dir::served();
     let broken = "{\"to\":\"ann";
@@ -107,6 +94,18 @@ fn a_body_that_is_broken_json_is_rejected_unless_it_is_text() {
     dir.ask(&["ack", &receipt, "--result", broken]).code(2).complains("not valid JSON");
     dir.ask(&["ack", &receipt, "--text"]).code(2).complains("need --result");
     dir.ask(&["ack", &receipt, "--result", broken, "--text"]).ok();
+}
+
+#[test]
+fn a_put_without_a_body_says_that_the_old_one_is_gone() {
+    let dir = Dir::served();
+    let warning = "to change only the due time: requeue reschedule";
+    let put = |args: &[&str]| dir.ask(&[&["put", "mail", "a"], args].concat()).ok().err;
+    assert_eq!(put(&[]), "");
+    assert_eq!(put(&["hello"]), "");
+    assert_eq!(put(&["--mode", "keep"]), "");
+    assert!(put(&["--in", "1h"]).contains(warning));
+    assert_eq!(put(&["--in", "1h", "--json"]), "");
 }
 
 #[test]
@@ -143,15 +142,38 @@ fn a_job_is_named_in_the_form_in_which_it_is_printed() {
 }
 
 #[test]
-fn a_put_without_a_body_says_that_the_old_one_is_gone() {
-    let dir = Dir::served();
-    let warning = "to change only the due time: requeue reschedule";
-    let put = |args: &[&str]| dir.ask(&[&["put", "mail", "a"], args].concat()).ok().err;
-    assert_eq!(put(&[]), "");
-    assert_eq!(put(&["hello"]), "");
-    assert_eq!(put(&["--mode", "keep"]), "");
-    assert!(put(&["--in", "1h"]).contains(warning));
-    assert_eq!(put(&["--in", "1h", "--json"]), "");
+fn a_pause_of_a_kind_that_does_not_exist_fails() {
+    let postgres = PostgresServer::start();
+    for dir in [Dir::served(), Dir::new(), Dir::at(postgres.url())] {
+        dir.ask(&["put", "mail", "a", "x"]).ok();
+        for verb in ["pause", "resume"] {
+            let absent = dir.ask(&[verb, "mial"]).code(3);
+            absent.complains("there is no kind mial").complains("hint: ");
+            assert_eq!(dir.ask(&["stats", "--json"]).ok().lines().len(), 1);
+        }
+        dir.ask(&["pause", "mail"]).ok().says("paused mail");
+        dir.ask(&["cancel", "mail", "a"]).ok();
+        // It still has a setting.
+        dir.ask(&["resume", "mail"]).ok().says("resumed mail");
+        // A kind without jobs that has a schedule, or any setting, exists.
+        dir.ask(&["kind", "sms", "--max-attempts", "3"]).ok();
+        dir.ask(&["pause", "sms"]).ok();
+        dir.ask(&["schedule", "set", "report", "daily", "--every", "1d"]).ok();
+        dir.ask(&["pause", "report"]).ok();
+    }
+}
+
+#[test]
+fn numbers_of_bytes_are_rounded_for_people() {
+    let dir = Dir::new();
+    dir.write("large", vec![b'x'; 300 << 10]);
+    dir.ask(&["put", "mail", "a", "@large"]).ok();
+    dir.ask(&["export", "all.jsonl"]).ok().says(" KiB)");
+    let json = dir.run(&["import", "all.jsonl", "--data", "other", "--json"]).ok().json();
+    assert!(json["bytes"].as_u64().is_some_and(|bytes| bytes > 300 << 10), "{json}");
+    let copied = dir.ask(&["backup", "--to", "copy"]).ok();
+    assert!(copied.out.contains("KiB in ") || copied.out.contains("MiB in "), "{copied:?}");
+    dir.run(&["verify", "copy"]).ok().says("iB");
 }
 
 #[test]
@@ -280,29 +302,29 @@ fn jobs_are_changed_by_id_or_with_all() {
     dir.ask(&["revive", "mail", "a"]).ok().says("revived mail/a");
     dir.ask(&["revive", "mail", "a"]).code(1).complains("not dead").complains("run-now");
     dir.ask(&["revive", "mail", "zz", "b"]).code(3).says("revived mail/b");
-    let some = ["revive", "mail", "--all", "--error", "user", "--json"];
+    let some = ["revive", "mail", "--all", "--error", "user", "--yes", "--json"];
     let none = json!({ "matched": 0, "changed": 0, "failed": 0 });
     assert_eq!(dir.ask(&some).ok().json(), none);
-    dir.ask(&["revive", "mail", "--all"]).ok().says("changed 1 of 1 job of kind mail");
+    dir.ask(&["revive", "mail", "--all", "--yes"]).ok().says("changed 1 of 1 job of kind mail");
     for (id, error) in [("a", "order 1 not found"), ("b", "order 22 not found"), ("c", "no order")]
     {
         dir.ask(&["put", "orders", id, "x", "--priority", if id == "a" { "7" } else { "0" }]).ok();
         let receipt = claim(&dir, "orders");
         dir.ask(&["bury", &receipt, "--error", error]).ok();
     }
-    let urgent = ["revive", "orders", "--all", "--error-group", "order 3 not found"];
+    let urgent = ["revive", "orders", "--all", "--yes", "--error-group", "order 3 not found"];
     let urgent = [&urgent[..], &["--priority", "7"]].concat();
     dir.ask(&urgent).ok().says("changed 1 of 1 job of kind orders");
     assert_eq!(dir.job("orders", "a")["state"], "ready");
-    dir.ask(&urgent[..5]).ok().says("changed 1 of 1 job of kind orders");
+    dir.ask(&urgent[..6]).ok().says("changed 1 of 1 job of kind orders");
     assert_eq!(dir.job("orders", "c")["state"], "dead");
     dir.ask(&["put", "mail", "later", "x", "--in", "1h"]).ok();
-    dir.ask(&["run-now", "mail", "--all"]).ok().says("changed 1 of 1 job of kind mail");
+    dir.ask(&["run-now", "mail", "--all", "--yes"]).ok().says("changed 1 of 1 job of kind mail");
     assert_eq!(dir.job("mail", "later")["state"], "ready");
     dir.ask(&["cancel", "mail", "a"]).ok().says("removed mail/a");
     dir.ask(&["cancel", "mail", "a"]).code(3);
     let receipt = claim(&dir, "mail");
-    let all = dir.ask(&["cancel", "mail", "--all", "--json"]).ok().json();
+    let all = dir.ask(&["cancel", "mail", "--all", "--yes", "--json"]).ok().json();
     assert_eq!(all, json!({ "matched": 3, "changed": 3, "failed": 0 }));
     dir.ask(&["extend", &receipt]).ok().says("cancelled");
 }
@@ -447,7 +469,9 @@ fn done_jobs_are_kept_with_their_results_and_not_put_again() {
     dir.ask(&["put", "mail", "c", "x", "--if-new", "--if-absent"]).code(2);
     dir.ask(&["run-now", "mail", "a"]).code(1).complains("is done").complains("put it again");
     dir.ask(&["put", "mail", "a", "x", "--if-absent"]).ok().says("created mail/a");
-    dir.ask(&["cancel", "mail", "--all", "--state", "done"]).ok().says("changed 1 of 1 job");
+    dir.ask(&["cancel", "mail", "--all", "--yes", "--state", "done"])
+        .ok()
+        .says("changed 1 of 1 job");
 
     dir.write("long", vec![b'x'; 65_537]);
     let receipt = claim(&dir, "mail");
@@ -520,8 +544,8 @@ fn a_kind_with_secrets_is_imported_into_a_server_without_them() {
     let (from, to) = (Dir::served(), Dir::served());
     from.write("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
     let push = ["--push", "http://127.0.0.1:9/hooks", "--push-secret", "secret"];
-    from.ask(&["pause", "mail"]).ok();
     from.ask(&[&["kind", "mail"], &push[..]].concat()).ok();
+    from.ask(&["pause", "mail"]).ok();
     from.ask(&["put", "mail", "a", "1"]).ok();
     from.ask(&["put", "report", "b", "2"]).ok();
     let export = from.ask(&["export"]).ok().out;
@@ -643,7 +667,12 @@ fn all_jobs_of_a_file_are_put_even_if_stdout_is_closed() {
 
 /// A server that sends these responses, one per connection, and then stops. Returns its URL, and
 /// the request lines that it received.
-fn scripted(answers: Vec<Value>) -> (String, JoinHandle<Vec<String>>) {
+pub(crate) fn scripted(answers: Vec<Value>) -> (String, JoinHandle<Vec<String>>) {
+    scripted_with("200 OK", answers)
+}
+
+/// Does the same with this status.
+fn scripted_with(status: &'static str, answers: Vec<Value>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
     let serving = std::thread::spawn(move || {
@@ -680,10 +709,13 @@ fn settings_are_patched_by_the_server() {
     dir.ask(&["put", "mail", "a"]).ok();
     let mut set = dir.ask(&["kind", "mail", "--json"]).ok().json();
     set.as_object_mut().expect("an object").remove("kind");
+    let kinds = json!({ "kinds": dir.ask(&["stats", "--json"]).ok().lines() });
     for verb in [&["pause", "mail"][..], &["resume", "mail"], &["kind", "mail", "--jitter", "5"]] {
-        let (url, server) = scripted(vec![set.clone()]);
+        let list = (verb[0] != "kind").then(|| kinds.clone());
+        let (url, server) = scripted(list.into_iter().chain([set.clone()]).collect());
         dir.run(&[verb, &["--server", &url]].concat()).ok();
-        assert_eq!(server.join().expect("it serves"), ["patch /v1/kinds/mail http/1.1"]);
+        let asked = server.join().expect("it serves");
+        assert_eq!(asked.last().expect("a request"), "patch /v1/kinds/mail http/1.1");
     }
 }
 

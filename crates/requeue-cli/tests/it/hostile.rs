@@ -64,10 +64,12 @@ fn no_command_prints_control_characters() {
     ask(&["reschedule", &format!("sms/{HOSTILE}"), "--in", "0s"]).ok().says("evil");
     ask(&["cancel", "sms", HOSTILE]).ok();
     ask(&["reschedule", "sms", HOSTILE, "--in", "0s"]).code(3).complains("evil");
-    ask(&["cancel", "sms", HOSTILE]).code(3).complains("there is no job");
     ask(&["cancel", "sms/a", HOSTILE]).code(2).complains("evil");
     ask(&["get", "sms/a", HOSTILE]).code(2).complains("evil");
     ask(&["put", "sms", "a", &format!("{{{HOSTILE}")]).code(2).complains("not valid JSON");
+    ask(&["kind", "delete", HOSTILE, "--yes"]).code(2).complains("evil");
+    ask(&["revive", "sms", "--all", "--yes", "--error", HOSTILE]).ok().says("changed 0");
+    ask(&["cancel", "sms", HOSTILE]).code(3).complains("there is no job");
     for command in ["pause", "resume", "kind", "get", "ls", "claim", "cancel"] {
         let id = if ["get", "cancel"].contains(&command) { &["x"][..] } else { &[] };
         ask(&[&[command, HOSTILE], id].concat()).code(2).complains("evil");

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "amqp")]
 mod bridge;
+mod bulk;
 mod colors;
 mod commands;
 mod demo;

@@ -138,9 +138,16 @@ fn a_token_that_may_only_read_cannot_reschedule() {
     assert_eq!(ask(&full, &PUT), Some(0));
     let get = ["get", "mail", "a", "--json"];
     assert_eq!(ask(&read, &get), Some(0));
-    for args in [&["reschedule", "mail", "a", "--in", "0s"][..], &["pause", "mail"]] {
+    for args in [
+        &["reschedule", "mail", "a", "--in", "0s"][..],
+        &["cancel", "mail", "--all", "--yes"],
+        &["kind", "delete", "mail", "--yes"],
+        &["pause", "mail"],
+    ] {
         assert_eq!(ask(&read, args), Some(1), "{args:?}");
         assert_eq!(ask("wrong-wrong-wrong-wrong-wrong-wr", args), Some(1), "{args:?}");
     }
+    // It may count.
+    assert_eq!(ask(&read, &["cancel", "mail", "--all", "--dry-run"]), Some(0));
     assert_eq!(ask(&full, &["reschedule", "mail", "a", "--in", "0s"]), Some(0));
 }

@@ -109,3 +109,18 @@ fn a_bridge_without_its_store_fails_before_it_consumes_anything() {
     assert!(!done.err.contains(PASSWORD), "{done:#?}");
     bridge(["--data", "missing"]).code(1).complains("missing");
 }
+
+#[test]
+fn a_bridge_opens_a_data_directory_once_for_its_jobs_and_its_target() {
+    let dir = Dir::new();
+    dir.ask(&["put", "orders", "a", "x"]).ok();
+    let from = "amqp://127.0.0.1:1/orders.delayed";
+    let args = ["bridge", "orders", "--data", "d", "--to", "amqp://127.0.0.1:1/orders"];
+    let mut command = dir.command(&args);
+    command.env("REQUEUE_BRIDGE_FROM", from);
+    let bridge = BridgeProcess::of(&dir, command);
+    bridge.await_log("no connection; trying again");
+    bridge.stop(Signal::TERM).ok();
+    let kind = dir.ask(&["kind", "orders", "--json"]).ok().json();
+    assert_eq!(kind["push"]["url"], "amqp://127.0.0.1:1/orders");
+}

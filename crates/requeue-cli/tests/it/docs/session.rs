@@ -183,7 +183,7 @@ impl Session {
     ) -> Result<(), String> {
         self.bash("kill $worker; wait $worker").map_err(|error| format!("SIGTERM: {error}"))?;
         // Others could be retried in between.
-        self.bash(&format!("requeue cancel {kind} --all"))?;
+        self.bash(&format!("requeue cancel {kind} --all --yes"))?;
         self.bash("mkfifo pipe; exec 7<>pipe; dd if=/dev/zero of=pipe bs=4096 oflag=nonblock; :")?;
         let start = |session: &mut Self, id: &str| {
             session.bash(&format!("requeue put {kind} {id} '{body}'"))?;
