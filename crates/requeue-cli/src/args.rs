@@ -41,6 +41,8 @@ const ENVIRONMENT: &str = "\
 Environment variables:
   REQUEUE_SERVER      URL of the server, if --server is not given
   REQUEUE_TOKEN       Token to send to the server, if --token-file is not given
+  REQUEUE_TOKEN_FILE  File that contains that token, instead of REQUEUE_TOKEN
+  REQUEUE_CA_FILE     PEM file of certificates to trust, if --ca-file is not given
   REQUEUE_STORE       URL of Redis or Postgres for `requeue serve` and
                       `requeue postgres`, if no store option is given
   REQUEUE_LISTEN, REQUEUE_LOG, REQUEUE_READ_TOKEN

@@ -95,7 +95,7 @@ pub(crate) async fn bridge(args: Args, store_args: &StoreArgs, out: Output) -> R
     let mut options = BridgeOptions::default();
     options.group.clone_from(&args.group);
     options.rejected.clone_from(&args.rejected);
-    options.broker.ca_file.clone_from(&store_args.ca_file);
+    options.broker.ca_file.clone_from(&store_args.ca_file());
     options.broker.client_cert.clone_from(&args.broker_cert);
     options.broker.client_key.clone_from(&args.broker_key);
     options.broker.nats_creds_file.clone_from(&args.nats_creds);

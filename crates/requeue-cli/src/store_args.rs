@@ -11,6 +11,7 @@ use requeue_http::client::Secret;
 use requeue_jobs::Store;
 use requeue_postgres::{Migrated, PostgresStore};
 use requeue_redis::RedisStore;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -44,12 +45,13 @@ pub(crate) struct StoreArgs {
     /// (postgres:// or postgresql://)
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
-    /// File that contains the server's token; or set REQUEUE_TOKEN to the token
+    /// File that contains the server's token [env: REQUEUE_TOKEN_FILE, or REQUEUE_TOKEN for the token
+    /// itself]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// PEM file of certificates to trust in addition to the system's CAs
+    /// PEM file of certificates to trust in addition to the system's CAs [env: REQUEUE_CA_FILE]
     #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) ca_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
     /// Prefix of all keys in Redis [default: requeue]
     #[arg(long, global = true, value_name = "PREFIX")]
     pub(crate) redis_prefix: Option<String>,
@@ -149,6 +151,9 @@ impl StoreLocation {
     }
 }
 
+/// What a store reports if its disk is full.
+const FULL: [&str; 3] = ["MiB free", "no space for new jobs", "No space left on device"];
+
 /// What to do if a data directory does not exist, or a database has no tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfMissing {
@@ -214,7 +219,7 @@ impl StoreArgs {
     pub(crate) fn connect(&self, url: &str) -> Result<HttpStore> {
         let mut options = requeue_http::client::Options::default();
         options.token = self.token()?.map(Secret::from);
-        options.ca_file.clone_from(&self.ca_file);
+        options.ca_file = self.ca_file();
         Ok(HttpStore::connect_with(url, options)?)
     }
 
@@ -227,7 +232,7 @@ impl StoreArgs {
         if let Some(prefix) = &self.redis_prefix {
             options.prefix.clone_from(prefix);
         }
-        options.ca_file.clone_from(&self.ca_file);
+        options.ca_file = self.ca_file();
         options.certificate_file.clone_from(&self.redis_cert);
         options.key_file.clone_from(&self.redis_key);
         if let Some(key) = &self.redis_key {
@@ -293,16 +298,36 @@ impl StoreArgs {
         }
     }
 
+    /// The certificates to trust. In Postgres, only the option is an error, and the variable does not apply:
+    /// it may be there for a server.
+    pub(crate) fn ca_file(&self) -> Option<PathBuf> {
+        self.ca_file.clone().or_else(|| variable("REQUEUE_CA_FILE").map(PathBuf::from))
+    }
+
     /// The token to send to a server. There is no option that takes the token itself, because all
     /// users of a machine can read the command lines of its processes.
     fn token(&self) -> Result<Option<String>> {
-        let Some(file) = &self.token_file else {
-            return Ok(std::env::var("REQUEUE_TOKEN").ok().filter(|token| !token.is_empty()));
+        let file = match (&self.token_file, variable("REQUEUE_TOKEN_FILE")) {
+            (Some(file), _) => file.clone(),
+            (None, file) => match (file, variable("REQUEUE_TOKEN")) {
+                (Some(_), Some(_)) => {
+                    let message = "REQUEUE_TOKEN and REQUEUE_TOKEN_FILE are both set";
+                    return Err(CliError::usage(message).hint("unset one of them"));
+                }
+                (None, Some(token)) => {
+                    return match token.into_string() {
+                        Ok(token) => Ok(Some(token)),
+                        Err(_) => Err(CliError::usage("REQUEUE_TOKEN is not UTF-8")),
+                    };
+                }
+                (None, None) => return Ok(None),
+                (Some(file), None) => PathBuf::from(file),
+            },
         };
         let name = file.display().to_string();
         let text =
-            std::fs::read_to_string(file).map_err(|error| CliError::io("read", &name, &error))?;
-        warn_about(file);
+            std::fs::read_to_string(&file).map_err(|error| CliError::io("read", &name, &error))?;
+        warn_about(&file);
         match text.trim() {
             "" => Err(CliError::new(Exit::Failed, format!("the token file {name} is empty"))),
             token => Ok(Some(token.to_owned())),
@@ -311,13 +336,19 @@ impl StoreArgs {
 
     /// What to do about a store that is not available.
     pub(crate) fn hint(&self, error: &CliError) -> Option<String> {
+        if FULL.iter().any(|text| error.mentions(text)) {
+            let hint = "free some space on the disk of the store; jobs that it has can still be \
+                        claimed, settled and cancelled";
+            return Some(hint.to_owned());
+        }
         match self.location().ok()? {
             StoreLocation::Server(_) if error.mentions("certificate") => {
                 Some(self.certificate_hint(error))
             }
-            // The server runs, and has reported the problem.
+            // The server runs, and has reported the problem: only the errors of a connection begin with the
+            // URL.
             StoreLocation::Server(_)
-                if ["answer", "respon"].iter().any(|part| error.mentions(part)) =>
+                if !error.mentions("unavailable: http") || error.mentions("respon") =>
             {
                 None
             }
@@ -346,7 +377,7 @@ impl StoreArgs {
         if error.mentions("expired") || error.mentions("not valid yet") {
             return "renew the certificate of the server, or correct the clock".to_owned();
         }
-        match &self.ca_file {
+        match self.ca_file() {
             None => "trust the CA that signed the certificate, or a self-signed certificate \
                      itself: --ca-file FILE"
                 .to_owned(),
@@ -356,6 +387,11 @@ impl StoreArgs {
             ),
         }
     }
+}
+
+/// An environment variable, unless it is empty.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// Prints a warning, once per run, if other users have access to a file with a secret.

@@ -164,6 +164,39 @@ fn a_pause_of_a_kind_that_does_not_exist_fails() {
 }
 
 #[test]
+fn the_hint_of_an_error_fits_the_error() {
+    let dir = Dir::new();
+    let problem = |name: &str, detail: &str| {
+        json!({
+            "type": format!("/v1/problems/{name}"), "title": "unavailable", "status": 503,
+            "detail": detail,
+        })
+    };
+    let full =
+        "the disk has 0.5 MiB free, but 160.0 MiB are reserved for jobs that are stored already";
+    for (name, detail, hint) in [
+        ("unavailable", full, Some("hint: free some space on the disk of the store")),
+        (
+            "unavailable",
+            "no space for new jobs: only the log's reserve is left",
+            Some("hint: free"),
+        ),
+        ("unavailable", "Redis is loading its data", None),
+        ("stopping", "the server is stopping", None),
+        ("busy", "too many requests", None),
+    ] {
+        let (url, server) = scripted_with("503 Service Unavailable", vec![problem(name, detail)]);
+        let done = dir.run(&["put", "mail", "a", "x", "--server", &url]).code(4).complains(detail);
+        server.join().expect("it serves");
+        assert!(!done.err.contains("is a server running"), "{done:#?}");
+        assert_eq!(hint.is_none(), !done.err.contains("hint: "), "{done:#?}");
+        done.complains(hint.unwrap_or_default());
+    }
+    let nobody = ["put", "mail", "a", "x", "--server", "http://127.0.0.1:1"];
+    dir.run(&nobody).code(4).complains("hint: is a server running at http://127.0.0.1:1?");
+}
+
+#[test]
 fn numbers_of_bytes_are_rounded_for_people() {
     let dir = Dir::new();
     dir.write("large", vec![b'x'; 300 << 10]);
@@ -692,7 +725,7 @@ fn scripted_with(status: &'static str, answers: Vec<Value>) -> (String, JoinHand
             let body = answer.to_string();
             let length = body.len();
             let told = format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n\
                  content-length: {length}\r\n\r\n{body}"
             );
             stream.write_all(told.as_bytes()).expect("it reads");

@@ -1,6 +1,6 @@
 //! `serve`: start, access control and shutdown.
 
-use crate::support::{Dir, Server, until};
+use crate::support::{Dir, Done, Server, until};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -16,6 +16,33 @@ fn ask(dir: &Dir, server: &Server, token: &str, args: &[&str]) -> Option<i32> {
     let mut command = dir.command(&[args, &["--server", &server.url]].concat());
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     command.env("REQUEUE_TOKEN", token).status().expect("it starts").code()
+}
+
+#[test]
+fn the_token_is_in_a_variable_or_in_a_file_that_a_variable_names() {
+    let dir = Dir::new();
+    dir.write("tokens", format!("full {TOKEN}\n"));
+    dir.write("token", format!("{TOKEN}\n"));
+    dir.write("wrong", READ);
+    let server = Server::start(&dir, &["--tokens", "tokens"]);
+    let run = |variables: &[(&str, &str)], args: &[&str]| {
+        let args = [&["stats", "--server", &server.url], args].concat();
+        let mut command = dir.command(&args);
+        let output = command.envs(variables.iter().copied()).output().expect("it starts");
+        Done::new(&args, output)
+    };
+    let (token, file) = ("REQUEUE_TOKEN", "REQUEUE_TOKEN_FILE");
+    run(&[], &[]).code(1).complains("REQUEUE_TOKEN");
+    run(&[(token, TOKEN)], &[]).ok();
+    run(&[(file, "token")], &[]).ok();
+    run(&[(file, "token"), (token, "")], &[]).ok();
+    run(&[(token, TOKEN), (file, "")], &[]).ok();
+    run(&[(file, "wrong")], &[]).code(1);
+    run(&[(file, "absent")], &[]).code(1).complains("could not read absent");
+    // Which of them is meant cannot be known.
+    let both = run(&[(token, TOKEN), (file, "token")], &[]).code(2);
+    both.complains("REQUEUE_TOKEN and REQUEUE_TOKEN_FILE are both set").complains("unset one");
+    run(&[(token, READ), (file, "wrong")], &["--token-file", "token"]).ok();
 }
 
 #[test]
@@ -328,6 +355,11 @@ fn it_uses_tls_with_a_certificate() {
         let done = dir.run(&["stats", "--server", &server.url]).code(4);
         done.complains("certificate").complains("hint: trust").complains("--ca-file");
         dir.run(&["stats", "--server", &server.url, "--ca-file", "cert"]).ok();
+        let with = |file: &str| {
+            let mut command = dir.command(&["stats", "--server", &server.url]);
+            command.env("REQUEUE_CA_FILE", file).output().expect("it starts").status.code()
+        };
+        assert_eq!([with("cert"), with(""), with("absent")], [Some(0), Some(4), Some(2)]);
         let other = server.url.replace("127.0.0.1", "localhost");
         let done = dir.run(&["stats", "--server", &other, "--ca-file", "cert"]).code(4);
         done.complains("not valid for name").complains("hint: use a host name");

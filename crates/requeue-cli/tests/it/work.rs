@@ -45,7 +45,8 @@ fn a_command_does_not_inherit_the_access_of_its_worker() {
     let names = ["REQUEUE_TOKEN", "REQUEUE_TOKEN_FILE", "REQUEUE_READ_TOKEN", "REQUEUE_STORE"];
     dir.write("token", "unused-unused-unused-unused-unused");
     let exec = "env >&2; kill -TERM $PPID; exit 65";
-    let mut command = dir.command(&[&["work", "mail", "--exec", exec][..], &dir.place()].concat());
+    let args = ["work", "mail", "--exec", exec, "--token-file", "token"];
+    let mut command = dir.command(&[&args[..], &dir.place()].concat());
     for name in names {
         let value = if name == "REQUEUE_TOKEN_FILE" { "token" } else { "postgres://me:hunter2@h/" };
         command.env(name, value);
