@@ -6,7 +6,7 @@ use crate::{
     bench, bridge, change, claim, demo, disk, events, generate, inspect, kind, postgres, put,
     reschedule, schedule, serve, settle, stats, top, transfer, work, workers,
 };
-use clap::{Parser, Subcommand};
+use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::sync::LazyLock;
 
 /// Store jobs until they are due, and hand each to one worker at a time
@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 #[derive(Debug, Parser)]
 #[command(name = "requeue", version, long_version = LONG_VERSION.as_str())]
 #[command(after_help = GET_STARTED, after_long_help = AFTER_LONG_HELP.as_str())]
-#[command(disable_help_subcommand = true, arg_required_else_help = true, max_term_width = 100)]
+#[command(arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: CliCommand,
@@ -35,7 +35,7 @@ Get started:
   requeue work mail --exec ./send-mail        Run a command for each due job
   requeue stats                               Show kinds and job counts
 
-Run `requeue COMMAND --help` for details and examples of a command.";
+Run `requeue help COMMAND` for details and examples of a command.";
 
 const ENVIRONMENT: &str = "\
 Environment variables:
@@ -46,7 +46,8 @@ Environment variables:
   REQUEUE_STORE       URL of Redis or Postgres for `requeue serve` and
                       `requeue postgres`, if no store option is given
   REQUEUE_LISTEN, REQUEUE_LOG, REQUEUE_READ_TOKEN
-                      Only for `requeue serve`: see its help";
+                      Only for `requeue serve`: see its help
+  NO_COLOR            If set, nothing is printed in colour";
 
 static AFTER_LONG_HELP: LazyLock<String> =
     LazyLock::new(|| format!("{GET_STARTED}\n\n{ENVIRONMENT}\n\n{EXIT_CODES}"));
@@ -138,15 +139,52 @@ pub(crate) enum CliCommand {
     Man(generate::ManArgs),
 }
 
+/// Options of a store that only those need who run a service on it. They work with every command.
+const TUNING: [&str; 6] = [
+    "redis_cert",
+    "redis_key",
+    "postgres_connections",
+    "postgres_poll",
+    "postgres_no_listen",
+    "postgres_no_migrate",
+];
+
+/// Parses the command line.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// The command line. The help of commands other than `serve` leaves out [`TUNING`].
+fn command() -> Command {
+    let mut command = Cli::command();
+    // Gives the global options to all commands.
+    command.build();
+    command.mut_subcommands(|command| match command.get_name() {
+        "serve" => command,
+        _ => without_tuning(command),
+    })
+}
+
+fn without_tuning(command: Command) -> Command {
+    let hidden = |arg: Arg| {
+        let is_tuning = TUNING.iter().any(|name| arg.get_id() == name);
+        if is_tuning { arg.hide(true) } else { arg }
+    };
+    command.mut_args(hidden).mut_subcommands(without_tuning)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use requeue_testkit::{Random, check_seeds};
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+        let tuning = |name: &&str| command().get_arguments().any(|arg| arg.get_id() == name);
+        assert!(TUNING.iter().all(tuning), "an option has another name");
     }
 
     #[test]

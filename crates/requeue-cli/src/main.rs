@@ -51,14 +51,13 @@ mod workers;
 
 use args::{Cli, CliCommand};
 use bulk::Verb;
-use clap::Parser;
 use error::{Exit, Result};
 use output::Output;
 use settle::Action;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match args::parse() {
         Ok(cli) => cli,
         Err(error) => return print_parse_error(&error),
     };

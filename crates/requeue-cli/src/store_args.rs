@@ -42,7 +42,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Connect to Redis (redis://, rediss://, redis+sentinel:// or redis+cluster://) or to Postgres
-    /// (postgres:// or postgresql://)
+    /// (postgres:// or postgresql://); `requeue --help` lists all options for them
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// File that contains the server's token [env: REQUEUE_TOKEN_FILE, or REQUEUE_TOKEN for the token

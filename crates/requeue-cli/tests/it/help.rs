@@ -52,7 +52,32 @@ fn every_command_has_help() {
     }
     let listed = all.out.split("Commands:").nth(1).and_then(|rest| rest.split("\n\n").next());
     let listed = listed.expect("commands are listed").lines().filter(|line| !line.is_empty());
-    assert_eq!(listed.count(), COMMANDS.len(), "a command is not tested");
+    assert_eq!(listed.count(), COMMANDS.len() + 1, "a command other than `help` is not tested");
+}
+
+#[test]
+fn help_can_be_asked_for_in_the_usual_ways() {
+    let dir = Dir::new();
+    let of_put = dir.run(&["put", "--help"]).ok().out;
+    assert_eq!(dir.run(&["help", "put"]).ok().out, of_put);
+    assert_eq!(dir.run(&["help"]).ok().out, dir.run(&["--help"]).ok().out);
+    dir.run(&["help", "schedule", "set"]).ok().says("Usage: requeue schedule set");
+    dir.run(&["help", "kind", "delete"]).ok().says("Usage: requeue kind delete");
+    dir.run(&["help", "list"]).ok().says("Usage: requeue ls");
+    dir.run(&["help", "nonsense"]).code(2).complains("unrecognized subcommand 'nonsense'");
+}
+
+#[test]
+fn the_options_for_tuning_a_store_are_only_in_the_help_of_the_program_and_of_serve() {
+    let dir = Dir::new();
+    for args in [&["--help"][..], &["help", "serve"], &["serve", "--help"]] {
+        dir.run(args).ok().says("--postgres-poll").says("--redis-cert");
+    }
+    let put = dir.run(&["put", "--help"]).ok().says("--postgres-schema").says("--redis-prefix");
+    assert!(!put.out.contains("--postgres-poll") && !put.out.contains("--redis-cert"), "{put:?}");
+    // They work all the same.
+    dir.run(&["put", "a", "b", "--postgres-poll", "2h"]).code(2).complains("1ms to 1h");
+    dir.run(&["schedule", "ls", "--redis-cert", "f"]).code(2).complains("--redis-key");
 }
 
 #[test]
