@@ -45,9 +45,9 @@ pub use kind::{
     RetentionJson, RetentionPatch, SettingsJson, SettingsPatch,
 };
 pub use monitoring::{
-    AccessJson, Forecast, ForecastQuery, Horizon, NodeProblemJson, PushList, PushedKindJson,
-    RecentJson, SchedulePage, SeriesJson, SeriesList, SeriesQuery, StatsJson, WorkerJson,
-    WorkerList,
+    AccessJson, EXPIRED_IN_A_ROW, Forecast, ForecastQuery, Horizon, LATE_AFTER, NodeProblemJson,
+    PushList, PushedKindJson, RecentJson, SchedulePage, SeriesJson, SeriesList, SeriesQuery,
+    StatsJson, TroubleJson, WorkerJson, WorkerList,
 };
 #[cfg(feature = "client")]
 pub(crate) use parse::any_json;

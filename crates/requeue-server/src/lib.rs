@@ -63,6 +63,7 @@ mod scans;
 mod schedules;
 mod series;
 mod shares;
+mod trouble;
 mod workers;
 
 pub use app::{App, Limits};

@@ -12,9 +12,9 @@ use requeue_http::wire::{PushErrorJson, PushStateJson};
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{Jobs, Kind, PushSetting, StoreError, WallClock};
 use requeue_push::{
-    AllowedTargets, BrokerUrl, DEFAULT_MAX_BYTES, DEFAULT_MAX_IN_FLIGHT, LastError, PushClient,
-    PushClientError, PushClientOptions, PushConfig, PushStatus, PushTarget, PushUrl, Pusher,
-    PusherOptions,
+    AllowedTargets, BrokerUrl, CircuitState, DEFAULT_MAX_BYTES, DEFAULT_MAX_IN_FLIGHT, LastError,
+    PushClient, PushClientError, PushClientOptions, PushConfig, PushStatus, PushTarget,
+    PushTargetStatus, PushUrl, Pusher, PusherOptions,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -66,6 +66,15 @@ pub(crate) struct Push {
     known: Mutex<Known>,
     /// Notified when this node has changed settings.
     changed: Notify,
+}
+
+/// Why the jobs of a kind are not delivered at present.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// The setting cannot be used, for this reason.
+    Problem(String),
+    /// The target cannot be reached.
+    CircuitOpen { target: String, error: Option<String> },
 }
 
 #[derive(Default)]
@@ -120,6 +129,26 @@ impl Push {
     pub(crate) fn status(&self) -> Option<PushStatus> {
         let pusher = self.lock().pusher.clone();
         pusher.map(|pusher| pusher.status())
+    }
+
+    /// Returns why jobs are not delivered at present, of each kind with such a reason.
+    pub(crate) fn stopped(&self) -> BTreeMap<Kind, Stopped> {
+        let problems = self.lock().problems.clone();
+        let mut stopped = BTreeMap::new();
+        if let Some(status) = self.status() {
+            let is_open = |one: &&PushTargetStatus| {
+                matches!(one.circuit, CircuitState::Open | CircuitState::HalfOpen)
+            };
+            let open: BTreeSet<&str> =
+                status.targets.iter().filter(is_open).map(|one| one.target.as_str()).collect();
+            for kind in status.kinds.iter().filter(|kind| open.contains(kind.target.as_str())) {
+                let error = kind.last_error.as_ref().map(|last| last.error.clone());
+                let why = Stopped::CircuitOpen { target: kind.target.clone(), error };
+                stopped.insert(kind.kind.clone(), why);
+            }
+        }
+        stopped.extend(problems.into_iter().map(|(kind, why)| (kind, Stopped::Problem(why))));
+        stopped
     }
 
     /// Returns the state of the deliveries of a kind.

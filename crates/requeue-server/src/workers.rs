@@ -14,7 +14,7 @@ pub(crate) use state::SettlementRecorder;
 use crate::events::{text, time};
 use crate::response_memory::Weighed;
 use requeue_jobs::limits::MAX_KIND_LEN;
-use requeue_jobs::{ClaimedJob, Kind, Timestamp, WallClock, WorkerName};
+use requeue_jobs::{ClaimedJob, ExpiredLease, Kind, Timestamp, WallClock, WorkerName};
 use serde::Serialize;
 use state::State;
 use std::fmt;
@@ -70,6 +70,19 @@ impl Workers {
     pub(crate) fn claimed(&self, worker: &WorkerName, kinds: &[Kind], jobs: &[ClaimedJob]) {
         let now = self.wall_clock.now();
         self.lock().claimed(worker, kinds, jobs, now);
+    }
+
+    /// Records leases that this node has ended because they had expired.
+    pub(crate) fn expired(&self, leases: &[ExpiredLease]) {
+        if !leases.is_empty() {
+            self.lock().expired(leases);
+        }
+    }
+
+    /// Returns the workers of which at least this many leases have expired since they last settled
+    /// one, and how many.
+    pub(crate) fn unsettled(&self, at_least: u64) -> Vec<(WorkerName, u64)> {
+        self.lock().unsettled(self.wall_clock.now(), at_least)
     }
 
     /// Locks the table to record a batch of settlements.
@@ -137,4 +150,9 @@ pub struct WorkerInfo {
     pub failed: u64,
     /// The number of leases that it has neither settled nor let expire.
     pub held: u64,
+    /// The number of its leases that expired before it settled them, as far as this node has ended
+    /// them.
+    pub expired: u64,
+    /// How many of those have expired since it last settled a lease.
+    pub expired_in_a_row: u64,
 }

@@ -1,5 +1,6 @@
 //! Kinds: settings and counts.
 
+use super::monitoring::TroubleJson;
 use super::parse::{
     ParseContext, nullable, nullable_object, nullable_time_text, optional_object,
     optional_time_text, time_text,
@@ -418,6 +419,9 @@ pub struct KindStats {
     /// The state of deliveries, in the response about a single kind whose jobs are sent to a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push_state: Option<PushStateJson>,
+    /// Why the kind needs attention, in the response about a single kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<TroubleJson>,
 }
 
 impl From<&KindView> for KindStats {
@@ -439,6 +443,7 @@ impl From<&KindView> for KindStats {
             fence: view.fence.0,
             settings: None,
             push_state: None,
+            trouble: None,
         }
     }
 }

@@ -6,6 +6,15 @@
 use super::push::{PushJson, PushStateJson};
 use super::schedule::ScheduleJson;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The age of the oldest ready job from which on a kind is [in trouble](TroubleJson), unless it is
+/// paused.
+pub const LATE_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// The number of leases that have expired since a worker last settled one, from which on the worker
+/// is [in trouble](TroubleJson).
+pub const EXPIRED_IN_A_ROW: u64 = 3;
 
 /// Statistics of the service.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +44,35 @@ pub struct StatsJson {
     /// is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<NodeProblemJson>,
+    /// Kinds and workers that need attention, although this node works: at most 100, the most serious
+    /// first. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(max_items = 100))]
+    pub trouble: Vec<TroubleJson>,
+}
+
+/// A kind or a worker that needs attention. A kind is listed once, with the first of these names that
+/// applies.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Trouble))]
+#[serde(default)]
+pub struct TroubleJson {
+    /// What is wrong. `not_delivered`: the webhook of the kind cannot be used. `circuit_open`: the
+    /// target of the webhook cannot be reached, and jobs wait for it. `leases_expire`: at least three
+    /// leases of the worker have expired since it last settled one. `late`: the oldest job of a kind
+    /// that is not paused has been ready for at least five minutes.
+    pub name: String,
+    /// The kind. Absent for `leases_expire`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The worker, for `leases_expire`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// What happens, with its numbers.
+    pub detail: String,
+    /// When the oldest ready job of the kind was due, in RFC 3339. Absent if no job is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_ready: Option<String>,
 }
 
 /// A problem of a node: of its store, or of a background task.
@@ -79,6 +117,13 @@ pub struct WorkerJson {
     pub failed: u64,
     /// The number of leases that it has neither settled nor let expire.
     pub held: u64,
+    /// The number of its leases that expired before it settled them, as far as this node has ended
+    /// them.
+    #[serde(default)]
+    pub expired: u64,
+    /// How many of those have expired since it last settled a lease.
+    #[serde(default)]
+    pub expired_in_a_row: u64,
 }
 
 /// Which time series to return.

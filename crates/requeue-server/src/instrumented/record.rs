@@ -90,6 +90,8 @@ impl InstrumentedStore {
         for lease in leases {
             meters.of(&lease.kind).lease_expired(lease.died);
         }
+        drop(meters);
+        self.workers.expired(leases);
     }
 
     pub(super) fn record_settlements(

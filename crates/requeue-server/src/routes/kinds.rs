@@ -9,6 +9,7 @@ use crate::extract::{Json, KindPath, QueryParams};
 use crate::listen::Delivery;
 use crate::response::ApiResult;
 use crate::response_memory::list_response;
+use crate::trouble;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -55,7 +56,8 @@ pub(super) async fn one(
     let view = app.store().kind(kind.clone()).await?;
     let push_state = settings.push.is_some().then(|| app.push().state(&kind));
     let settings = Some(shown(&settings));
-    Ok(Json(KindStats { settings, push_state, ..KindStats::from(&view) }))
+    let trouble = trouble::of_kind(&app, &view);
+    Ok(Json(KindStats { settings, push_state, trouble, ..KindStats::from(&view) }))
 }
 
 /// Get the settings of a kind, or the defaults.

@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::extract::{Json, invalid_path};
 use crate::response::ApiResult;
+use crate::trouble;
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -60,6 +61,7 @@ pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<StatsJson>> 
         done: sum(|counts| counts.done),
         waiting_claims: app.waiting(),
         problems: app.status().problems.iter().map(shown).collect(),
+        trouble: trouble::find(&app, &kinds),
     }))
 }
 

@@ -3,7 +3,7 @@
 use super::leases::{LeaseTable, TrackedLease};
 use super::{FORGOTTEN_AFTER, MAX_KINDS_SHOWN, MAX_WORKERS, WorkerInfo};
 use crate::instrumented::outcomes::LeaseEnd;
-use requeue_jobs::{ClaimedJob, Kind, Receipt, Timestamp, WorkerName};
+use requeue_jobs::{ClaimedJob, ExpiredLease, Kind, Receipt, Timestamp, WorkerName};
 use std::collections::HashMap;
 use std::sync::MutexGuard;
 
@@ -24,6 +24,8 @@ pub(super) struct WorkerRecord {
     claimed: u64,
     acked: u64,
     failed: u64,
+    expired: u64,
+    expired_in_a_row: u64,
 }
 
 impl State {
@@ -72,6 +74,27 @@ impl State {
         }
     }
 
+    /// Counts leases that have expired. A worker that claims through other nodes only is not tracked
+    /// here.
+    pub(super) fn expired(&mut self, leases: &[ExpiredLease]) {
+        for lease in leases {
+            if let Some(record) = self.workers.get_mut(&lease.worker) {
+                record.expired += 1;
+                record.expired_in_a_row += 1;
+            }
+        }
+    }
+
+    /// Returns the workers of which at least this many leases have expired since they last settled
+    /// one, and how many.
+    pub(super) fn unsettled(&mut self, now: Timestamp, at_least: u64) -> Vec<(WorkerName, u64)> {
+        self.remove_stale(now);
+        let expired = |(name, record): (&WorkerName, &WorkerRecord)| {
+            (record.expired_in_a_row >= at_least).then(|| (name.clone(), record.expired_in_a_row))
+        };
+        self.workers.iter().filter_map(expired).collect()
+    }
+
     /// Returns all workers, sorted by name.
     pub(super) fn list(&mut self, now: Timestamp) -> Vec<WorkerInfo> {
         self.remove_stale(now);
@@ -85,6 +108,8 @@ impl State {
             claimed: record.claimed,
             acked: record.acked,
             failed: record.failed,
+            expired: record.expired,
+            expired_in_a_row: record.expired_in_a_row,
             held: held.get(name).copied().unwrap_or_default(),
         });
         let mut workers: Vec<WorkerInfo> = workers.collect();
@@ -148,6 +173,7 @@ impl SettlementRecorder<'_> {
     pub(crate) fn ended(&mut self, receipt: &Receipt, end: LeaseEnd) -> Option<TrackedLease> {
         let lease = self.state.leases.remove(receipt)?;
         if let Some(record) = self.seen(&lease) {
+            record.expired_in_a_row = 0;
             match end {
                 LeaseEnd::Acked | LeaseEnd::Requeued => record.acked += 1,
                 LeaseEnd::Retried | LeaseEnd::Dead => record.failed += 1,

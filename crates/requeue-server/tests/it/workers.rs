@@ -1,8 +1,9 @@
 //! The list of workers.
 
 use crate::support::instrumented::{InstrumentedFixture, LEASE, START, job, kind, retry};
-use requeue_jobs::{Kind, Settlement, WorkerName};
+use requeue_jobs::{Kind, Settlement, Store, WorkerName};
 use requeue_server::WorkerInfo;
+use requeue_testkit::block_on;
 use std::time::Duration;
 
 fn worker(fixture: &InstrumentedFixture, name: &str) -> WorkerInfo {
@@ -41,6 +42,8 @@ fn a_worker_has_counts_of_claimed_acked_failed_and_held_jobs() {
         acked: 1,
         failed: 2,
         held: 1,
+        expired: 0,
+        expired_in_a_row: 0,
     };
     assert_eq!(listed, expected);
     assert_eq!(
@@ -48,7 +51,7 @@ fn a_worker_has_counts_of_claimed_acked_failed_and_held_jobs() {
         concat!(
             r#"{"name":"w","kinds":["mail"],"first_seen":"2023-11-14T22:13:21.000Z","#,
             r#""last_seen":"2023-11-14T22:13:22.000Z","waiting":0,"claimed":5,"acked":1,"#,
-            r#""failed":2,"held":1}"#
+            r#""failed":2,"held":1,"expired":0,"expired_in_a_row":0}"#
         )
     );
     let names: Vec<_> =
@@ -73,6 +76,35 @@ fn a_lease_is_held_until_it_expires_or_is_settled() {
     assert_eq!((worker(&fixture, "w").acked, held(&fixture, "other")), (0, 1));
     fixture.settle(&second, Settlement::Ack).unwrap();
     assert_eq!((worker(&fixture, "other").acked, held(&fixture, "other")), (1, 0));
+}
+
+#[test]
+fn expired_leases_are_counted_until_the_worker_settles_one() {
+    let fixture = InstrumentedFixture::new();
+    let expired = || {
+        let worker = worker(&fixture, "w");
+        (worker.expired, worker.expired_in_a_row)
+    };
+    for name in ["a", "b", "c"] {
+        fixture.put(job("mail", name)).unwrap();
+    }
+    let lost = fixture.claim("mail", "w", Some(LEASE));
+    assert_eq!((lost.len(), expired()), (3, (0, 0)));
+    fixture.advance(30);
+    // A reap ends one, and the claim of another worker the others.
+    assert_eq!(block_on(fixture.store.reap(1)).unwrap().count, 1);
+    assert_eq!(expired(), (1, 1));
+    fixture.claim("mail", "other", Some(LEASE));
+    assert_eq!(expired(), (3, 3));
+    assert_eq!(worker(&fixture, "other").expired, 0);
+    // What comes too late settles nothing.
+    fixture.settle(&lost[0], Settlement::Ack).unwrap_err();
+    assert_eq!(expired(), (3, 3));
+    fixture.put(job("sms", "d")).unwrap();
+    let next = fixture.claim("sms", "w", Some(LEASE)).remove(0);
+    assert_eq!(expired(), (3, 3), "a claim is no sign of life of those who do the work");
+    fixture.settle(&next, retry()).unwrap();
+    assert_eq!(expired(), (3, 0));
 }
 
 #[test]

@@ -138,3 +138,44 @@ fn kinds_that_are_pushed_are_listed_without_their_secrets() {
     assert_eq!(mail["push"]["url"], "https://example.com/hook");
     assert!(!list.to_string().contains("hidden"), "{list}");
 }
+
+#[test]
+fn trouble_is_reported_as_long_as_it_lasts() {
+    let server = Server::start();
+    put(&server, "mail", "a", "0s");
+    put(&server, "sms", "a", "0s");
+    assert!(server.call("POST", "/v1/kinds/sms/pause", json!({})).status < 300);
+    assert_eq!(server.get("/v1/stats").json().get("trouble"), None);
+    server.clock.advance(Duration::from_secs(300));
+    let due = server.get("/v1/kinds/mail").json()["oldest_ready"].clone();
+    let late = json!([{
+        "name": "late", "kind": "mail", "oldest_ready": due,
+        "detail": "jobs have been ready for long, and nobody claims them",
+    }]);
+    assert_eq!(server.get("/v1/stats").json()["trouble"], late);
+
+    // A worker takes three jobs, and settles none.
+    put(&server, "mail", "b", "0s");
+    put(&server, "mail", "c", "0s");
+    let claim = json!({"kinds": ["mail"], "worker": "w", "max": 3, "lease": "10s"});
+    let jobs = server.call("POST", "/v1/claim", claim.clone()).json();
+    assert_eq!(jobs["jobs"].as_array().map(Vec::len), Some(3));
+    assert_eq!(server.get("/v1/stats").json().get("trouble"), None);
+    server.clock.advance(Duration::from_secs(10));
+    server.call("POST", "/v1/reap", json!({"max": 10})).json();
+    let expire = json!([{
+        "name": "leases_expire", "worker": "w",
+        "detail": "3 leases have expired since the worker last settled one",
+    }]);
+    assert_eq!(server.get("/v1/stats").json()["trouble"], expire);
+    until("the backoff to end", || {
+        server.clock.advance(Duration::from_secs(60));
+        let jobs = server.call("POST", "/v1/claim", claim.clone()).json();
+        let receipt = &jobs["jobs"][0]["receipt"];
+        receipt.is_string() && {
+            server.call("POST", "/v1/ack", json!({"leases": [{"receipt": receipt}]})).json();
+            true
+        }
+    });
+    assert_eq!(server.get("/v1/stats").json().get("trouble"), None);
+}

@@ -19,6 +19,7 @@ pub(crate) fn all() -> Vec<Sample> {
         "body": {"a": [1]}, "content_type": "application/json", "delay": "1h", "priority": 7,
         "mode": "debounce", "max_wait": "2h", "if_absent": false, "if_new": false, "if_generation": null,
     });
+    let reschedule = json!({"delay": "2h", "priority": 3, "body": [1], "if_generation": null});
     let mut of_kind = put.clone();
     of_kind["id"] = json!("sample");
     let mut of_any = of_kind.clone();
@@ -105,6 +106,7 @@ pub(crate) fn all() -> Vec<Sample> {
     let sample = |method, path, body, required| Sample { method, path, body, required };
     vec![
         sample("PUT", "/v1/kinds/samples/jobs/a", put, &[]),
+        sample("PATCH", "/v1/kinds/samples/jobs/a", reschedule, &[]),
         sample("POST", "/v1/kinds/samples/jobs", json!({"jobs": [of_kind]}), &["jobs"]),
         sample("POST", "/v1/put", json!({"jobs": [of_any]}), &["jobs"]),
         sample(
