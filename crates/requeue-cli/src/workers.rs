@@ -16,7 +16,8 @@ const KINDS_WIDTH: usize = 40;
 pub(crate) const EXAMPLES: &str = "\
 The workers are those that claimed jobs through this server in the last 10
 minutes, or that still hold leases. A worker that claims through another server
-of the same store is not listed.
+of the same store is not listed. EXPIRED counts leases that ended before the
+worker settled them.
 
 Examples:
   requeue workers
@@ -34,6 +35,8 @@ pub(crate) struct Worker {
     pub(crate) acked: u64,
     pub(crate) failed: u64,
     pub(crate) held: u64,
+    pub(crate) expired: u64,
+    pub(crate) expired_in_a_row: u64,
     /// Fields that are printed with `--json` only.
     #[serde(flatten)]
     pub(crate) other: Map<String, Value>,
@@ -69,6 +72,7 @@ pub(crate) async fn workers(store_args: &StoreArgs, out: Output) -> Result<()> {
         "#CLAIMED",
         "#ACKED",
         "#FAILED",
+        "#EXPIRED",
         "LAST SEEN",
     ]);
     for worker in &workers {
@@ -84,6 +88,7 @@ pub(crate) async fn workers(store_args: &StoreArgs, out: Output) -> Result<()> {
             worker.claimed.to_string(),
             worker.acked.to_string(),
             worker.failed.to_string(),
+            worker.expired.to_string(),
             worker.seen(now),
         ]);
     }

@@ -1,6 +1,6 @@
 //! The columns of the table of kinds: their text, their order when sorted, and which of them fit.
 
-use super::data::KindRow;
+use super::data::{KindRow, Trouble};
 use crate::times;
 use requeue_http::wire::RecentJson;
 use requeue_jobs::Timestamp;
@@ -126,7 +126,8 @@ impl Column {
         let directed = |order: Ordering| if descending { order.reverse() } else { order };
         let order = match self {
             Kind => directed(a.view.kind.cmp(&b.view.kind)),
-            Flags => directed(flags(a).cmp(&flags(b))),
+            // Trouble is above everything else.
+            Flags => directed(a.trouble.cmp(&b.trouble).then_with(|| flags(a).cmp(&flags(b)))),
             _ => match (self.value(a), self.value(b)) {
                 (Some(a), Some(b)) => directed(a.total_cmp(&b)),
                 (a, b) => b.is_some().cmp(&a.is_some()),
@@ -164,7 +165,9 @@ impl Column {
 /// What is special about a kind.
 pub(crate) fn flags(row: &KindRow) -> Vec<&'static str> {
     let view = &row.view;
+    let trouble = row.trouble.map_or("", Trouble::flag);
     let flags = [
+        (row.trouble.is_some(), trouble),
         (view.paused, "paused"),
         (view.throttled_until.is_some(), "throttled"),
         (view.push, "push"),
@@ -263,7 +266,7 @@ pub(crate) mod tests {
         let recent = |acked| RecentJson { seconds: 60, acked, ..RecentJson::default() };
         let series =
             acked.map(|acked| SeriesJson { recent: recent(acked), ..SeriesJson::default() });
-        KindRow { view, series }
+        KindRow { view, series, trouble: None }
     }
 
     #[test]
@@ -275,6 +278,18 @@ pub(crate) mod tests {
             rows.iter().map(|row| row.view.kind.to_string()).collect::<String>()
         };
         assert_eq!((sorted(true).as_str(), sorted(false).as_str()), ("bca", "cba"));
+    }
+
+    #[test]
+    fn trouble_is_first_when_sorted_by_flags() {
+        let mut rows = ["a", "b", "c", "d"].map(|name| row(name, 1, None));
+        rows[0].view.paused = true;
+        rows[2].trouble = Some(Trouble::Late);
+        rows[3].trouble = Some(Trouble::CircuitOpen);
+        rows.sort_by(|a, b| Flags.compare(a, b, true));
+        let names: String = rows.iter().map(|row| row.view.kind.to_string()).collect();
+        assert_eq!(names, "dcab");
+        assert_eq!(flags(&rows[0]), ["unreachable"]);
     }
 
     #[test]

@@ -11,9 +11,10 @@ use crate::times;
 use crate::workers::{self, Worker};
 use requeue_http::HttpStore;
 use requeue_http::client::{CallError, path};
-use requeue_http::wire::{Forecast, SeriesJson, SeriesList, StatsJson};
+use requeue_http::wire::{Forecast, LATE_AFTER, SeriesJson, SeriesList, StatsJson};
 use requeue_jobs::{Kind, KindView, Spans, Store, StoreError, Timestamp};
 use serde::de::DeserializeOwned;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,44 @@ pub(crate) struct KindRow {
     pub(crate) view: KindView,
     /// `None` if it is unknown.
     pub(crate) series: Option<SeriesJson>,
+    /// What is wrong with the kind.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+/// Why a kind needs attention, the most serious last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trouble {
+    Late,
+    /// The target of its webhook cannot be reached.
+    CircuitOpen,
+    /// Its webhook cannot be used.
+    NotDelivered,
+}
+
+impl Trouble {
+    /// How the server names it.
+    fn read(name: &str) -> Option<Self> {
+        match name {
+            "late" => Some(Trouble::Late),
+            "circuit_open" => Some(Trouble::CircuitOpen),
+            "not_delivered" => Some(Trouble::NotDelivered),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn flag(self) -> &'static str {
+        match self {
+            Trouble::Late => "late",
+            Trouble::CircuitOpen => "unreachable",
+            Trouble::NotDelivered => "undelivered",
+        }
+    }
+
+    /// What can be known without a server.
+    fn of(view: &KindView, now: Timestamp) -> Option<Self> {
+        let is_late = |due: Timestamp| !view.paused && now.saturating_since(due) >= LATE_AFTER;
+        view.oldest_ready.is_some_and(is_late).then_some(Trouble::Late)
+    }
 }
 
 /// The jobs that become due.
@@ -111,12 +150,14 @@ impl Source {
         let called = async { tokio::try_join!(stats, series, upcoming, workers) };
         let called = async { called.await.map_err(CliError::from) };
         let (kinds, (stats, series, upcoming, workers)) = tokio::try_join!(kinds, called)?;
-        Ok(Snapshot {
-            kinds: with_series(kinds, series.unwrap_or_default().kinds),
-            stats,
-            workers,
-            due: upcoming.map(due),
-        })
+        let mut kinds = with_series(kinds, series.unwrap_or_default().kinds);
+        let trouble = stats.as_ref().map_or(&[][..], |stats: &StatsJson| &stats.trouble);
+        let by_kind: HashMap<&str, &str> =
+            trouble.iter().filter_map(|one| Some((one.kind.as_deref()?, &*one.name))).collect();
+        for row in &mut kinds {
+            row.trouble = by_kind.get(row.view.kind.as_str()).and_then(|name| Trouble::read(name));
+        }
+        Ok(Snapshot { kinds, stats, workers, due: upcoming.map(due) })
     }
 
     async fn fetch_locally(&mut self, wanted: &Wanted) -> Result<Snapshot> {
@@ -128,7 +169,10 @@ impl Source {
                 Some(DueHistograms { horizons: vec![(horizon, counts)], later: None })
             }
         };
-        let kinds = with_series(kinds, Vec::new());
+        let mut kinds = with_series(kinds, Vec::new());
+        for row in &mut kinds {
+            row.trouble = Trouble::of(&row.view, times::now());
+        }
         Ok(Snapshot { kinds, due, ..Snapshot::default() })
     }
 
@@ -201,9 +245,12 @@ pub(crate) fn kinds_of_series(all: usize, shown: Vec<String>) -> Vec<String> {
 }
 
 fn with_series(kinds: Vec<KindView>, series: Vec<SeriesJson>) -> Vec<KindRow> {
-    let mut series: std::collections::HashMap<String, SeriesJson> =
+    let mut series: HashMap<String, SeriesJson> =
         series.into_iter().filter_map(|series| Some((series.kind.clone()?, series))).collect();
-    let row = |view: KindView| KindRow { series: series.remove(view.kind.as_str()), view };
+    let row = |view: KindView| {
+        let series = series.remove(view.kind.as_str());
+        KindRow { series, view, trouble: None }
+    };
     kinds.into_iter().map(row).collect()
 }
 
@@ -249,6 +296,16 @@ mod tests {
         source.pause(&kind("sms"), true).await.unwrap();
         let snapshot = source.fetch(&Wanted::default()).await.unwrap();
         assert!(snapshot.kinds[1].view.paused && snapshot.due.is_none());
+    }
+
+    #[test]
+    fn without_a_server_a_late_kind_is_known_unless_it_is_paused() {
+        let now = Timestamp::from_millis(1_000_000);
+        let oldest = |millis| Some(Timestamp::from_millis(millis));
+        let view = KindView { oldest_ready: oldest(700_000), ..KindView::new(kind("mail")) };
+        assert_eq!(Trouble::of(&view, now), Some(Trouble::Late));
+        assert_eq!(Trouble::of(&KindView { paused: true, ..view.clone() }, now), None);
+        assert_eq!(Trouble::of(&KindView { oldest_ready: oldest(700_001), ..view }, now), None);
     }
 
     #[test]

@@ -195,6 +195,7 @@ impl State {
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Char('s') => self.sort = neighbour(self.sort, 1),
             KeyCode::Char('S') => self.sort = neighbour(self.sort, Column::ALL.len() - 1),
+            KeyCode::Char('t') => (self.sort, self.descending) = (Column::Flags, true),
             KeyCode::Char('r') => self.descending = !self.descending,
             KeyCode::Char('h') => {
                 self.horizon = self.horizon.next();

@@ -7,7 +7,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-const KEYS: &str = "? help  q quit  / filter  s sort  r reverse  p pause  h horizon  d w e panels";
+const KEYS: &str =
+    "? help  q quit  / filter  s sort  t trouble  r reverse  p pause  h horizon  d w e panels";
 
 /// `panel_hidden` is whether a panel that is switched on has no room.
 pub(super) fn draw(state: &State, panel_hidden: bool, area: Rect, buffer: &mut Buffer) {

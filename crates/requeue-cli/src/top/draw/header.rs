@@ -1,4 +1,4 @@
-//! The header: where the jobs are, totals and problems.
+//! The header: where the jobs are, totals, problems, and what else needs attention.
 
 use super::{bold, color, put};
 use crate::output::{escape, truncate};
@@ -77,6 +77,19 @@ fn problems(state: &State, now: Timestamp) -> Vec<String> {
         let text = format!("! problem {}, {since}: {detail}", escape(&problem.name));
         problems.push(truncate(&text, MAX_PROBLEM_LEN));
     }
+    for one in stats.map_or(&[][..], |stats| &stats.trouble) {
+        let who = one.kind.as_ref().or(one.worker.as_ref()).map_or("", |name| name);
+        let name = one.name.replace('_', " ");
+        let text = format!("! {}, {}: {}", escape(who), escape(&name), escape(&one.detail));
+        problems.push(truncate(&text, MAX_PROBLEM_LEN));
+    }
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
     problems.truncate(MAX_PROBLEMS);
+    if more > 0
+        && let Some(last) = problems.last_mut()
+    {
+        let more = format!("  (+{more} more)");
+        *last = truncate(last, MAX_PROBLEM_LEN - more.len()) + &more;
+    }
     problems
 }

@@ -6,10 +6,11 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::widgets::{Clear, Widget};
 
-const LINES: [&str; 12] = [
+const LINES: [&str; 15] = [
     "up down PgUp PgDn Home End   select a kind",
     "s  S                         sort by another column",
     "r                            reverse the order",
+    "t                            kinds that need attention first",
     "/                            filter kinds by name",
     "Esc                          clear the filter",
     "p                            pause or resume the kind",
@@ -19,6 +20,8 @@ const LINES: [&str; 12] = [
     "",
     "LATE: how long after its due time a job was claimed.",
     "–: unknown. OLDEST: how long a job has been ready.",
+    "late: its oldest job has been ready for 5 minutes.",
+    "unreachable, undelivered: of its webhook.",
 ];
 
 pub(super) fn draw(area: Rect, buffer: &mut Buffer) {

@@ -63,6 +63,7 @@ fn draw_line(
 /// Red and yellow for what may need attention.
 fn style(state: &State, column: Column, row: &KindRow) -> Style {
     match column {
+        Column::Flags | Column::Oldest if row.trouble.is_some() => color(state, Color::Red),
         Column::Dead if row.view.counts.dead > 0 => color(state, Color::Red),
         Column::Flags if row.view.paused || row.view.throttled_until.is_some() => {
             color(state, Color::Yellow)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::top::columns::tests::row;
-use crate::top::data::{DueHistograms, KindRow, Snapshot};
+use crate::top::data::{DueHistograms, KindRow, Snapshot, Trouble};
 use crate::top::horizon::Horizon;
 use crate::top::state::State;
 use crate::top::state::tests::{press, state};
@@ -11,7 +11,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::style::Color;
-use requeue_http::wire::{NodeProblemJson, RecentJson, SeriesJson, StatsJson};
+use requeue_http::wire::{NodeProblemJson, RecentJson, SeriesJson, StatsJson, TroubleJson};
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
@@ -37,6 +37,7 @@ fn full_row() -> KindRow {
     let mut row = row("order.close", 12, None);
     row.view.counts.dead = 3;
     row.view.paused = true;
+    row.trouble = Some(Trouble::Late);
     row.view.oldest_ready = Some(Timestamp::from_millis(NOW.as_millis() - 125_000));
     row.series = Some(SeriesJson {
         kind: Some("order.close".to_owned()),
@@ -67,6 +68,12 @@ fn full_state() -> State {
         uptime_seconds: 7260,
         waiting_claims: 4,
         problems: vec![problem],
+        trouble: vec![TroubleJson {
+            name: "leases_expire".to_owned(),
+            worker: Some("laptop".to_owned()),
+            detail: "42 leases have expired since the worker last settled one".to_owned(),
+            ..TroubleJson::default()
+        }],
         ..StatsJson::default()
     };
     let worker = |name: &str, held| Worker { name: name.to_owned(), held, ..Worker::default() };
@@ -92,6 +99,7 @@ fn a_wide_screen_shows_everything() {
     assert_eq!(lines[1], "pending 514  ready 512  leased 0  dead 3  waiting claims 4");
     assert!(lines[2].starts_with("! problem disk_full"), "{}", lines[2]);
     assert_shows(&lines, "no space left on /data");
+    assert_shows(&lines, "! laptop, leases expire: 42 leases have expired");
     assert_shows(&lines, "2 kinds, sorted by READY, descending");
     assert_shows(&lines, "READY▼");
     let row = lines.iter().find(|line| line.contains("order.close")).expect("the row");
@@ -99,7 +107,7 @@ fn a_wide_screen_shows_everything() {
     let expected =
         ["order.close", "13", "12", "0", "3", "0", "10", "1.5", "<0.1", "12ms", "3.4s", "2m"];
     assert_eq!(cells, expected, "{row}");
-    assert!(row.contains("▁▂▂▃") && row.ends_with("paused"), "{row}");
+    assert!(row.contains("▁▂▂▃") && row.ends_with("late,paused"), "{row}");
     let unknown = lines.iter().find(|line| line.contains("sms ")).expect("the row");
     assert!(unknown.starts_with("> sms") && unknown.matches('–').count() == 6, "{unknown}");
     assert_shows(&lines, "due in the next hour: 18 jobs, 9 after a week");
@@ -109,6 +117,28 @@ fn a_wide_screen_shows_everything() {
     assert!(lines[phone].contains("7 held") && lines[phone + 1].contains("laptop"));
     assert_shows(&lines, "claimed  sms/a");
     assert_shows(&lines, "? help");
+}
+
+#[test]
+fn what_needs_attention_is_first_if_asked_for_and_has_a_limit() {
+    let mut state = full_state();
+    press(&mut state, KeyCode::Char('w'));
+    let snapshot = state.snapshot.as_mut().expect("there is one");
+    let laptop = &mut snapshot.workers.as_mut().expect("there are some")[0];
+    (laptop.expired, laptop.expired_in_a_row, laptop.held) = (42, 42, 0);
+    let stats = snapshot.stats.as_mut().expect("there are some");
+    let one = stats.trouble[0].clone();
+    stats.trouble.extend(vec![one; 98]);
+    let lines = screen(&mut state, 160, 40);
+    assert_shows(&lines, "(+97 more)");
+    let at = |text: &str| lines.iter().position(|line| line.contains(text)).expect("it is shown");
+    assert!(at("order.close ") > at("> sms "), "sorted by READY");
+    assert!(lines[at("  laptop")].contains("42 expired") && at("  laptop") < at("  phone"));
+    press(&mut state, KeyCode::Char('t'));
+    let lines = screen(&mut state, 160, 40);
+    let at = |text: &str| lines.iter().position(|line| line.contains(text)).expect("it is shown");
+    assert!(at("order.close ") < at("sms "), "{lines:#?}");
+    assert_shows(&lines, "sorted by FLAGS, descending");
 }
 
 #[test]
