@@ -8,6 +8,7 @@
 use super::TimeError;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use requeue_jobs::Timestamp;
 use std::str::FromStr;
 
 /// A time zone: an IANA time zone, or a fixed offset from UTC.
@@ -38,6 +39,25 @@ impl Zone {
     /// ```
     pub fn local() -> Self {
         Zone(TimeZone::try_system().unwrap_or(TimeZone::UTC))
+    }
+
+    /// Returns a time as it is shown by clocks in this time zone: `2026-12-01 09:00`, with seconds unless they
+    /// are 0. `None` after the year 9999.
+    ///
+    /// ```
+    /// use requeue_http::times::Zone;
+    /// use requeue_jobs::Timestamp;
+    ///
+    /// let berlin: Zone = "Europe/Berlin".parse()?;
+    /// let at = Timestamp::from_millis(1_796_112_000_000);
+    /// assert_eq!(berlin.show(at).as_deref(), Some("2026-12-01 09:00"));
+    /// # Ok::<(), requeue_http::times::TimeError>(())
+    /// ```
+    pub fn show(&self, at: Timestamp) -> Option<String> {
+        let at = jiff::Timestamp::from_millisecond(i64::try_from(at.as_millis()).ok()?).ok()?;
+        let shown = self.0.to_datetime(at);
+        let format = if shown.second() == 0 { "%Y-%m-%d %H:%M" } else { "%Y-%m-%d %H:%M:%S" };
+        Some(shown.strftime(format).to_string())
     }
 
     /// Returns the date in this time zone, `now` milliseconds after 1970; `None` after the year 9999.

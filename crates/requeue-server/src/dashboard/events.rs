@@ -4,7 +4,7 @@
 //! the rest is counted. So a busy server does not flood the browser.
 
 use super::Dashboard;
-use super::format::{exact, none, text};
+use super::format::{at, clock, none, text};
 use super::job::maybe_job;
 use super::tables::kind_link;
 use super::url;
@@ -112,14 +112,14 @@ fn row(event: &EventJson) -> Markup {
     };
     html! {
         tr {
-            td { time datetime=(event.at) data-exact { (exact(&event.at).get(11..19).unwrap_or_default()) } }
-            td { span class=(class) { (text(&event.event.replace('_', " "))) } }
-            td { (kind_link(&event.kind)) " / " (maybe_job(&event.kind, event.id.as_deref())) }
-            td { @match &event.worker { Some(worker) => { (text(worker)) } None => { (none()) } } }
-            td .number { @match event.attempt { Some(attempt) => { (attempt) } None => { (none()) } } }
-            td .quiet {
+            td data-label="Time" { (clock(&event.at)) }
+            td data-label="Event" { span class=(class) { (text(&event.event.replace('_', " "))) } }
+            td .wide data-label="Job" { (kind_link(&event.kind)) " / " (maybe_job(&event.kind, event.id.as_deref())) }
+            td data-label="Worker" { @match &event.worker { Some(worker) => { (text(worker)) } None => { (none()) } } }
+            td .number data-label="Attempt" { @match event.attempt { Some(attempt) => { (attempt) } None => { (none()) } } }
+            td .quiet.wide data-label="Details" {
                 @if let Some(outcome) = &event.outcome { (text(outcome)) " " }
-                @if let Some(until) = &event.until { "until " (exact(until)) }
+                @if let Some(until) = &event.until { "until " (at(until)) }
                 @if let Some(paused) = event.paused { (if paused { "paused" } else { "not paused" }) }
             }
         }

@@ -105,6 +105,27 @@ pub(super) fn maybe_time(view: &View, at: Option<&str>) -> Markup {
     }
 }
 
+/// Returns a time that is shown as a point in time. The script shows it in the zone of the browser.
+pub(super) fn at(time: &str) -> Markup {
+    let exact = exact(time);
+    html! { time datetime=(time) title=(exact) data-exact { (exact) } }
+}
+
+/// Returns a point in time without its seconds, if they are 0.
+pub(super) fn to_the_minute(time: &str) -> Markup {
+    if time.get(16..19) != Some(":00") {
+        return at(time);
+    }
+    let (exact, minute) = (exact(time), time.get(..16).unwrap_or(time).replace('T', " "));
+    html! { time datetime=(time) title=(exact) data-exact="minute" { (minute) " UTC" } }
+}
+
+/// Returns the time of day. The script shows it in the zone of the browser.
+pub(super) fn clock(time: &str) -> Markup {
+    let exact = exact(time);
+    html! { time datetime=(time) title=(exact) data-exact="clock" { (exact.get(11..19).unwrap_or_default()) } }
+}
+
 /// Returns a time as `2026-12-01 08:00:00 UTC`.
 pub(super) fn exact(time: &str) -> String {
     let seconds = time.get(..19).unwrap_or(time).replace('T', " ");

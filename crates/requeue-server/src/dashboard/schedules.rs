@@ -1,6 +1,6 @@
 //! Schedules, with their next times.
 
-use super::format::{exact, maybe_time, text};
+use super::format::{maybe_time, parse, text, to_the_minute};
 use super::tables::{button, job_link, kind_link};
 use super::view::{Page, PageQuery, PageRequest, View};
 use super::{Dashboard, url};
@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 use requeue_http::Problem;
+use requeue_http::times::Zone;
 use requeue_http::wire::{OverlapJson, ScheduleJson, SchedulePage};
 use serde::Deserialize;
 
@@ -80,6 +81,7 @@ fn row(view: &View, schedule: &ScheduleJson) -> Markup {
     // With overlapping runs, each run has an id of its own.
     let has_job = schedule.overlap == OverlapJson::None;
     let later = schedule.next_times.iter().skip(usize::from(schedule.next.is_some()));
+    let zone = schedule.time_zone.as_deref().filter(|zone| *zone != "UTC");
     html! {
         tr data-key={ (kind) "/" (super::format::escaped(id)) } {
             th scope="row" {
@@ -87,18 +89,19 @@ fn row(view: &View, schedule: &ScheduleJson) -> Markup {
                 @if has_job { (job_link(kind, id)) } @else { bdi { (text(id)) } }
                 @if schedule.paused { " " span .badge.paused { "paused" } }
             }
-            td {
+            td data-label="Times" {
                 @match (&schedule.cron, &schedule.every) {
                     (Some(cron), _) => { code { (text(cron)) } br; span .quiet { (text(schedule.time_zone.as_deref().unwrap_or("UTC"))) } }
                     (None, Some(every)) => { "every " (every) }
                     (None, None) => {}
                 }
             }
-            td {
+            td .wide.runs data-label="Next run" {
                 (maybe_time(view, schedule.next.as_deref()))
+                @if let Some(next) = &schedule.next { p .quiet { (run(next, zone)) } }
                 @if let Some(problem) = &schedule.problem { p .bad { (text(problem)) } }
             }
-            td .quiet { ol .times { @for at in later { li { (exact(at)) } } } }
+            td .quiet.wide.runs data-label="Then" { ol .times { @for at in later { li { (run(at, zone)) } } } }
             @if view.can_act() {
                 td { div .actions {
                     (button("run-schedule", &fields, "Run now", ""))
@@ -109,6 +112,18 @@ fn row(view: &View, schedule: &ScheduleJson) -> Markup {
                     }
                 } }
             }
+        }
+    }
+}
+
+/// Returns when a run is: in the zone of the browser, and in that of its schedule.
+fn run(time: &str, zone: Option<&str>) -> Markup {
+    let shown = |zone: &str| parse(time).and_then(|at| zone.parse::<Zone>().ok()?.show(at));
+    html! {
+        (to_the_minute(time))
+        // The script hides what would be the same time again.
+        @if let Some(zone) = zone && let Some(shown) = shown(zone) {
+            span data-zone=(zone) { " · " (shown) " " (text(zone)) }
         }
     }
 }

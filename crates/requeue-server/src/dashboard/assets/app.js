@@ -1,4 +1,4 @@
-// What the pages gain by a script: live parts, relative times, keys, and selecting all rows.
+// What the pages gain by a script: live parts, times in the zone of the browser, keys, and selecting all rows.
 // Without it, every page works as it is loaded.
 "use strict";
 (() => {
@@ -6,7 +6,7 @@
   const main = document.getElementById("main");
   const status = document.getElementById("live-status");
 
-  // ---- Times: `<time datetime>` is shown relative to now.
+  // ---- Times: `<time datetime>` is shown relative to now, and with `data-exact` in the zone of the browser.
 
   const span = (ms) => {
     const s = Math.floor(ms / 1000), m = Math.floor(s / 60), h = Math.floor(s / 3600), d = Math.floor(s / 86400);
@@ -17,14 +17,29 @@
     if (s < 1209600) return `${d}d ${h % 24}h`;
     return `${d}d`;
   };
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
+  const two = (number) => String(number).padStart(2, "0");
+  const clock = (at) => `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  const local = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(at)}`;
+  // What a time in UTC is here, and in UTC when the pointer is above it.
   const showTimes = (root = document) => {
     const now = Date.now();
-    for (const time of all("time[datetime]:not([data-exact])", root)) {
-      const apart = Date.parse(time.dateTime) - now;
+    for (const time of all("time[datetime]", root)) {
+      const at = new Date(time.dateTime), apart = at - now;
       if (Number.isNaN(apart)) continue;
-      const text = Math.abs(apart) < 1000 ? "now" : apart > 0 ? `in ${span(apart)}` : `${span(-apart)} ago`;
+      const utc = `${time.dateTime.slice(0, 19).replace("T", " ")} UTC`;
+      let text, title = utc;
+      if (time.dataset.exact === "clock") text = clock(at);
+      else if (time.dataset.exact === "minute") text = local(at).slice(0, 16);
+      else if ("exact" in time.dataset) text = local(at);
+      else {
+        text = Math.abs(apart) < 1000 ? "now" : apart > 0 ? `in ${span(apart)}` : `${span(-apart)} ago`;
+        title = `${local(at)} here, ${utc}`;
+      }
       if (time.textContent !== text) time.textContent = text;
+      if (time.title !== title) time.title = title;
     }
+    for (const same of all("[data-zone]", root)) same.hidden = same.dataset.zone === zone;
   };
 
   // ---- Live parts: the page is also a stream of its parts that have changed.
@@ -151,6 +166,7 @@
     const next = new DOMParser().parseFromString(`<table><tbody>${rows}</tbody></table>`, "text/html");
     if (isEmpty) body.replaceChildren();
     isEmpty = false;
+    showTimes(next);
     for (const row of all("tr", next)) body.prepend(row);
     while (body.rows.length > MAX_ROWS) body.lastElementChild.remove();
     leftOut += left_out;
@@ -205,6 +221,8 @@
   // ---- Start
 
   showTimes();
+  const shownIn = document.getElementById("zone");
+  if (shownIn) shownIn.textContent = `Times in ${zone}`;
   setInterval(() => {
     showTimes();
     for (const [id, html] of [...postponed]) update({ id, html });
