@@ -54,7 +54,7 @@ def test_a_failed_action_is_logged_with_its_reason(page: Page, guarded: Server, 
     open_page(page, "job?kind=mail&id=b")
     page.get_by_label("Due").fill("soon")
     press(page, "Change due time")
-    assert len(_lines(guarded, "WARN", "ann", "change due time", "mail/b", "soon")) == 1
+    assert len(_lines(guarded, "WARN", "ann", "reschedule", "mail/b", "soon")) == 1
 
 
 def test_the_login_is_logged_and_no_token_is(page: Page, guarded: Server) -> None:

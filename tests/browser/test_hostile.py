@@ -79,7 +79,7 @@ def test_a_job_shows_them_as_text(page: Page, server: Server, kind: str) -> None
         open_page(page, "job", kind=kind, id=SCRIPT, view=view)
         assert_harmless(page)
     if kind == "dead":
-        expect(page.locator("#attempts pre")).to_have_text(shown(ERROR))
+        expect(page.locator("#timeline pre")).to_have_text(shown(ERROR))
     if kind == "leased":
         expect(page.locator(".facts")).to_contain_text(shown(WORKER))
     if kind == "waiting":

@@ -67,6 +67,45 @@ def test_a_job_that_changed_meanwhile_is_not_moved(page: Page, server: Server, w
     assert server.api.job("due", "race") == before
 
 
+def test_a_due_time_for_a_dead_job_revives_it_then(page: Page, server: Server) -> None:
+    server.api.bury("due.dead", "a", "no such number", body={"to": "ann"}, priority=4)
+    open_page(page, "job", kind="due.dead", id="a")
+    page.get_by_label("Due").fill("in 5h")
+    press(page, "Revive then")
+    assert notice(page) == "Revived a. It is due at that time."
+    job = server.api.job("due.dead", "a")
+    assert (job["state"], job["attempts"], job["body"], job["priority"]) == ("waiting", 0, {"to": "ann"}, 4)
+    assert _due(server, "due.dead", "a") > datetime.now(UTC) + timedelta(hours=4)
+
+
+def test_a_due_time_for_a_leased_job_is_that_of_its_successor(page: Page, server: Server) -> None:
+    server.api.put("due.leased", "a", body={"to": "ann"})
+    server.api.claim("due.leased", 1)
+    for hours, button in [(5, "Run again then"), (9, "Change due time of the successor")]:
+        open_page(page, "job", kind="due.leased", id="a")
+        page.get_by_label("Due").fill(f"in {hours}h")
+        press(page, button)
+        assert notice(page) == "a is leased. It runs again at that time."
+        job = server.api.job("due.leased", "a")
+        assert (job["state"], job["next"]["body"]) == ("leased", {"to": "ann"})
+        due = datetime.fromisoformat(job["next"]["due"])
+        assert abs(due - datetime.now(UTC) - timedelta(hours=hours)) < timedelta(minutes=5)
+
+
+def test_a_new_due_time_keeps_what_a_put_would_reset(page: Page, server: Server) -> None:
+    """It is one change of the API, and no put of what the page has read."""
+    server.api.put("due.keep", "a", body_base64="AP9B", content_type="image/x", priority=7)
+    server.api.settle("retry", server.api.claim("due.keep", 1), error="no such number", delay="1h")
+    before = server.api.job("due.keep", "a")
+    open_page(page, "job", kind="due.keep", id="a")
+    page.get_by_label("Due").fill("in 5h")
+    press(page, "Change due time")
+    after = server.api.job("due.keep", "a")
+    same = ["body_base64", "content_type", "priority", "created_at"]
+    assert [after[name] for name in same] == [before[name] for name in same]
+    assert after["generation"] > before["generation"] and after["due"] > before["due"]
+
+
 def test_cancel_asks_first_and_then_removes_the_job(page: Page, server: Server) -> None:
     server.api.put("cancel", "a", delay="1h")
     open_page(page, "job", kind="cancel", id="a")
@@ -95,7 +134,7 @@ def test_a_leased_job_that_is_cancelled_ends_with_its_lease(page: Page, server: 
 def test_revive_makes_a_dead_job_ready(page: Page, server: Server) -> None:
     server.api.bury("revive", "a", "no such number")
     open_page(page, "job", kind="revive", id="a")
-    expect(page.locator("#attempts pre")).to_have_text("no such number")
+    expect(page.locator("#timeline pre")).to_have_text("no such number")
     press(page, "Revive")
     assert notice(page) == "Revived a. It is due now."
     job = server.api.job("revive", "a")

@@ -162,3 +162,27 @@ def test_the_time_ahead_can_be_chosen(page: Page) -> None:
     expect(page.locator("#due")).to_contain_text("0 in the next hour, 2,000 ready now")
     follow(page, "day", page.locator("#due"))
     expect(page.locator("#due")).to_contain_text("4,500 in the next day")
+
+
+def test_the_timeline_of_a_job_has_its_attempts_in_order(page: Page, server: Server) -> None:
+    api = server.api
+    api.set_kind("line", max_attempts=9, backoff={"base": "1ms", "max": "1ms"}, keep_done={"for": "1d"})
+    api.put("line", "a")
+    for n in range(7):
+        api.settle("retry", api.claim("line", 1, worker=f"w{n}"), error=f"error {n}", delay="1ms")
+    open_page(page, "job", kind="line", id="a")
+    steps = page.locator("#timeline .what")
+    texts = [text.split("\n")[0] for text in steps.all_inner_texts()]
+    assert texts[0] == "Put"
+    assert texts[1].startswith("2 earlier failed attempts")
+    assert [text[:16] for text in texts[2:7]] == [f"Attempt {n} failed" for n in range(3, 8)]
+    assert texts[7] == "Next attempt: number 8"
+    assert page.locator("#timeline pre").all_inner_texts() == [f"error {n}" for n in range(2, 7)]
+    (job,) = api.claim("line", 1, worker="last")
+    expect(steps.nth(-2)).to_have_text("Claimed by last: attempt 8")
+    expect(steps.last).to_contain_text("The lease ends")
+    api.settle("ack", [job])
+    expect(steps.last).to_contain_text("Done after")
+    server.api.bury("line.dead", "a", "no such number")
+    open_page(page, "job", kind="line.dead", id="a")
+    expect(steps.last).to_contain_text("Dead: it is not tried again unless it is revived")

@@ -60,7 +60,7 @@ def test_a_job_follows_its_state(page: Page, server: Server, stays: Callable[[],
     jobs = server.api.claim("one", 1, worker="carl")
     expect(page.locator(".facts")).to_contain_text("carl")
     server.api.settle("bury", jobs, error="no such number")
-    expect(page.locator("#attempts pre")).to_have_text("no such number")
+    expect(page.locator("#timeline pre")).to_have_text("no such number")
 
 
 def test_events_appear_as_rows(page: Page, server: Server, stays: Callable[[], None]) -> None:

@@ -35,6 +35,7 @@ mod overview;
 mod push;
 mod put;
 mod schedules;
+mod search;
 mod session;
 mod settings;
 mod tables;
@@ -133,7 +134,7 @@ pub(crate) fn router(app: App, api: Router, access: Access) -> Router {
         .route("/push", get(push::show))
         .route("/events", get(events::show))
         .route("/help", get(layout::help))
-        .route("/go", get(job::go))
+        .route("/go", get(search::go))
         .route("/login", get(session::form).post(session::login))
         .route("/logout", post(session::logout))
         .route("/pause", post(actions::pause))

@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::Method;
 use axum::response::Response;
 use requeue_http::wire::{
-    ChangeBatch, ChangeDone, ChangeEntry, ChangeResult, ChangeVerb, EntryResult, JobJson,
-    KindDeleted, PutDone, PutRequest, Results,
+    ChangeBatch, ChangeDone, ChangeEntry, ChangeResult, ChangeVerb, EntryResult, KindDeleted,
+    PutDone, PutOutcomeJson, RescheduleRequest, Results,
 };
 use requeue_http::{Problem, ProblemType};
 use serde::Deserialize;
@@ -187,8 +187,7 @@ pub(super) struct RescheduleForm {
     generation: u64,
 }
 
-/// Puts the job again with the same body and another due time, unless it has changed since the page was
-/// loaded.
+/// Changes the due time of a job, unless the job has changed since the page was loaded.
 pub(super) async fn reschedule(
     State(dashboard): State<Dashboard>,
     request: PageRequest,
@@ -197,20 +196,18 @@ pub(super) async fn reschedule(
     let RescheduleForm { kind, id, due, generation } = form;
     let path = url::job_api(&kind, &id);
     let what = format!("{kind}/{id} to {due}");
-    act(&dashboard, &request, ("change due time", &what), &url::job(&kind, &id), async |api| {
-        let job: JobJson = api.get(&path).await?;
-        let put = PutRequest {
-            body: job.body,
-            body_text: job.body_text,
-            body_base64: job.body_base64,
-            content_type: Some(job.content_type),
-            priority: Some(job.priority),
+    act(&dashboard, &request, ("reschedule", &what), &url::job(&kind, &id), async |api| {
+        let change = RescheduleRequest {
             due: Some(due.trim().to_owned()),
             if_generation: Some(generation),
-            ..PutRequest::default()
+            ..RescheduleRequest::default()
         };
-        api.send_json::<PutDone>(Method::PUT, &path, &put).await?;
-        Ok(format!("Changed the due time of {id}."))
+        let done: PutDone = api.send_json(Method::PATCH, &path, &change).await?;
+        Ok(match done.outcome {
+            PutOutcomeJson::Coalesced => format!("{id} is leased. It runs again at that time."),
+            PutOutcomeJson::Revived => format!("Revived {id}. It is due at that time."),
+            _ => format!("Changed the due time of {id}."),
+        })
     })
     .await
 }

@@ -3,11 +3,11 @@
 use super::format::text;
 use super::session::without_notice;
 use super::view::{Page, PageRequest, View, status};
-use super::{Dashboard, SCRIPT, STYLE};
+use super::{Dashboard, SCRIPT, STYLE, url};
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use requeue_http::Problem;
+use requeue_http::{Problem, ProblemType};
 use std::sync::LazyLock;
 
 /// The pages in the navigation: path, name.
@@ -51,10 +51,34 @@ pub(super) fn problem(view: &View, request: &PageRequest, problem: &Problem) -> 
         main #main tabindex="-1" {
             h1 { (sentence(&problem.title)) }
             p .problem role="alert" { (text(&sentence(&problem.detail))) }
+            @if problem.problem_type() == ProblemType::Absent { (removed_jobs()) (search_elsewhere(request)) }
             p { a href=(request.back()) { "Back" } " or to the " a href="./" { "overview" } "." }
         }
     };
     (status(problem), Html(frame(view, "", &problem.title, &body).into_string())).into_response()
+}
+
+/// Explains why a job may not exist anymore.
+pub(super) fn removed_jobs() -> Markup {
+    html! {
+        p {
+            "A job is removed when a worker acks it, unless its kind keeps done jobs (setting "
+            em { "Keep done jobs for" }
+            "); when it is cancelled; and when it has been dead for longer than its kind keeps dead jobs. "
+            "So a job that is missing has probably been done."
+        }
+    }
+}
+
+/// Returns a link that looks for the job of a page in all kinds.
+fn search_elsewhere(request: &PageRequest) -> Markup {
+    let query = request.uri.query().unwrap_or_default();
+    let fields = serde_urlencoded::from_str::<Vec<(String, String)>>(query).unwrap_or_default();
+    html! {
+        @if let Some((_, id)) = fields.iter().find(|(name, _)| name == "id") {
+            p { a href=(url::link("go", &[("q", id)])) { "Look for this id in all kinds" } }
+        }
+    }
 }
 
 /// Returns a page about a problem that occurred before it was known who asks.
@@ -122,7 +146,7 @@ pub(super) async fn help(State(dashboard): State<Dashboard>, request: PageReques
 
 fn keys() -> Markup {
     let keys = [
-        ("/", "Find a kind or a job"),
+        ("/", "Find a kind, or a job by its id"),
         ("?", "Show this page"),
         ("g o", "Overview"),
         ("g d", "Dead jobs"),
@@ -176,8 +200,8 @@ fn frame(view: &View, tab: &str, title: &str, main: &Markup) -> Markup {
                 }
             }
             form .search role="search" action="go" {
-                label .hidden for="search" { "Find a kind, or a job as kind/id" }
-                input #search type="search" name="q" placeholder="kind or kind/id" maxlength="700"
+                label .hidden for="search" { "Find a kind, or a job by its id or as kind/id" }
+                input #search type="search" name="q" placeholder="kind, id or kind/id" maxlength="700"
                     autocomplete="off" spellcheck="false";
                 kbd aria-hidden="true" { "/" }
             }
@@ -194,6 +218,7 @@ fn frame(view: &View, tab: &str, title: &str, main: &Markup) -> Markup {
         (main)
         footer .bottom {
             span #live-status role="status" {}
+            span #zone { "Times in UTC" }
             span { "requeue " (env!("CARGO_PKG_VERSION")) }
             a href="help" { "Keys and words" }
             a href="v1/openapi.json" { "API" }
