@@ -25,7 +25,7 @@ pub(super) fn sparkline(values: &[Option<u64>], label: &str) -> Markup {
         area += &format!("M{first} {HEIGHT}L{points}L{last} {HEIGHT}Z");
     }
     html! {
-        svg .spark viewBox={ "0 0 " (last.max(1)) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label=(label) {
+        svg .spark viewBox={ "0 0 " (last.max(1)) " " (HEIGHT) } preserveAspectRatio="none" role="img" {
             title { (label) }
             @if !line.is_empty() {
                 path .area d=(area) {}

@@ -1,10 +1,10 @@
 //! The page of a kind: its numbers, what it did, what falls due next, and its jobs.
 
 use super::chart::{self, Bar};
-use super::format::{count, exact, maybe_time, rate, text};
+use super::format::{at, count, maybe_time, rate, text, time};
 use super::jobs_table::{self, JobsFilter};
 use super::overview::lateness;
-use super::tables::{Choice, button, card, choices, flags, forecast, horizon};
+use super::tables::{Choice, button, card, choices, flags, forecast, horizon, trouble_badge};
 use super::view::{Page, PageQuery, PageRequest, View};
 use super::{Dashboard, url};
 use axum::extract::State;
@@ -87,8 +87,11 @@ fn head(view: &View, kind: &KindStats) -> Markup {
                 a .button href=(url::link("settings", &fields)) { "Settings" }
             }
         }
-        @if let Some(state) = &kind.push_state && let Some(problem) = &state.problem {
-            p .problem role="alert" { "Nothing is delivered: " (text(problem)) }
+        @if let Some(trouble) = &kind.trouble {
+            p .problem role="alert" {
+                strong { (trouble_badge(trouble)) } " " (text(&trouble.detail))
+                @if let Some(due) = &trouble.oldest_ready { " (oldest ready job due " (time(view, due)) ")" }
+            }
         }
     }
 }
@@ -146,7 +149,7 @@ fn rate_limit(kind: &KindStats, limit: &RateJson, claimed: u64, seconds: u64) ->
         &html! {
             span .quiet {
                 (count(limit.jobs.into())) " per " (limit.per) (burst.unwrap_or_default())
-                @if let Some(until) = &kind.throttled_until { ", next at " (exact(until)) }
+                @if let Some(until) = &kind.throttled_until { ", next at " (at(until)) }
             }
         },
     )

@@ -1,8 +1,8 @@
 //! The overview: totals, what falls due next, and all kinds.
 
 use super::chart::{counts_line, sparkline};
-use super::format::{count, maybe_time, millis, none, rate, span};
-use super::tables::{card, flags, forecast, horizon, kind_link};
+use super::format::{count, excerpt, maybe_time, millis, none, rate, span, text, time};
+use super::tables::{card, flags, forecast, horizon, kind_link, trouble_badge};
 use super::view::{Page, PageQuery, PageRequest, View};
 use super::{Dashboard, url};
 use axum::extract::State;
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use requeue_http::Problem;
 use requeue_http::wire::{
-    Forecast, KindList, KindStats, RecentJson, SeriesJson, SeriesList, StatsJson,
+    Forecast, KindList, KindStats, RecentJson, SeriesJson, SeriesList, StatsJson, TroubleJson,
 };
 use requeue_jobs::SCHEDULE_TIMERS;
 use serde::Deserialize;
@@ -52,7 +52,7 @@ async fn page(view: View, query: OverviewQuery) -> Result<Page, Problem> {
     kinds.kinds.retain(|kind| kind.kind != SCHEDULE_TIMERS);
     let due: Forecast = view.api.get("/v1/upcoming").await?;
     let sums = Sums::of(&kinds.kinds);
-    let rows = Rows::new(kinds.kinds, &query);
+    let rows = Rows::new(kinds.kinds, &query, &stats.trouble);
     let names: Vec<&str> = rows.shown.iter().map(|kind| kind.kind.as_str()).collect();
     let path = url::link("/v1/series", &[("kinds", &names.join(","))]);
     let series: SeriesList = view.api.get(&path).await?;
@@ -61,10 +61,11 @@ async fn page(view: View, query: OverviewQuery) -> Result<Page, Problem> {
     let due = forecast(&view, &due, horizon, link);
     let page = Page::new("./", "Overview")
         .live("problems", problems(&view, &stats))
+        .live("trouble", trouble(&view, &stats.trouble))
         .live("totals", totals(&view, &sums, stats.waiting_claims as u64, &series))
         .live("due", due);
     let page = if view.live { page } else { page.fixed("filter", filter(&query)) };
-    Ok(page.live("kinds", table(&view, &rows, series.kinds, &query)))
+    Ok(page.live("kinds", table(&view, &rows, series.kinds, &query, &stats.trouble)))
 }
 
 impl OverviewQuery {
@@ -108,7 +109,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(kinds: Vec<KindStats>, query: &OverviewQuery) -> Self {
+    fn new(kinds: Vec<KindStats>, query: &OverviewQuery, trouble: &[TroubleJson]) -> Self {
         let all = kinds.len();
         let wanted = query.q.as_deref().unwrap_or_default().to_lowercase();
         let matches = |kind: &KindStats| kind.kind.to_lowercase().contains(&wanted);
@@ -117,6 +118,14 @@ impl Rows {
             move |kind: &KindStats| (Reverse(key(kind)), kind.kind.clone())
         };
         match query.sort.as_deref() {
+            Some("trouble") => {
+                let place = |kind: &KindStats| {
+                    let found =
+                        trouble.iter().position(|one| one.kind.as_ref() == Some(&kind.kind));
+                    (found.unwrap_or(usize::MAX), kind.kind.clone())
+                };
+                shown.sort_by_cached_key(place);
+            }
             Some("pending") => shown.sort_by_cached_key(by(|kind| kind.pending)),
             Some("ready") => shown.sort_by_cached_key(by(|kind| kind.ready)),
             Some("leased") => shown.sort_by_cached_key(by(|kind| kind.leased)),
@@ -140,8 +149,40 @@ fn problems(view: &View, stats: &StatsJson) -> Markup {
     html! {
         @for problem in &stats.problems {
             p .problem role="alert" {
-                strong { (problem.name) } " since " (super::format::time(view, &problem.since)) ": "
-                (super::format::text(problem.detail.as_deref().unwrap_or_default()))
+                strong { (problem.name) } " since " (time(view, &problem.since)) ": "
+                (text(problem.detail.as_deref().unwrap_or_default()))
+            }
+        }
+    }
+}
+
+/// How much trouble is listed. The table of kinds, sorted by trouble, shows more.
+const MAX_TROUBLE: usize = 10;
+
+fn trouble(view: &View, trouble: &[TroubleJson]) -> Markup {
+    if trouble.is_empty() {
+        return html! {};
+    }
+    html! {
+        div .trouble role="region" aria-labelledby="trouble-heading" {
+            div .head {
+                h2 #trouble-heading { "Needs attention" }
+                @if trouble.iter().filter(|one| one.kind.is_some()).count() > 1 {
+                    a href="./?sort=trouble" { "Sort these kinds first" }
+                }
+            }
+            ul {
+                @for one in trouble.iter().take(MAX_TROUBLE) {
+                    li {
+                        @if let Some(kind) = &one.kind { (kind_link(kind)) " " }
+                        @if let Some(worker) = &one.worker { a href="workers" { "worker " (excerpt(worker, 60)) } " " }
+                        (trouble_badge(one)) " " (text(&one.detail))
+                        @if let Some(due) = &one.oldest_ready { " (oldest ready job due " (time(view, due)) ")" }
+                    }
+                }
+                @if trouble.len() > MAX_TROUBLE {
+                    li .quiet { "and " (trouble.len() - MAX_TROUBLE) " more" }
+                }
             }
         }
     }
@@ -157,7 +198,7 @@ fn totals(view: &View, sums: &Sums, waiting_claims: u64, series: &SeriesList) ->
             (card("Waiting", &number(sums.waiting), &sparkline(&total.pending, "Pending jobs in the last hour")))
             (card("Ready", &number(sums.ready), &html! {
                 @match &sums.oldest_ready {
-                    Some(at) => { span .quiet { "oldest due " (super::format::time(view, at)) } }
+                    Some(at) => { span .quiet { "oldest due " (time(view, at)) } }
                     None => { span .quiet { "nothing is overdue" } }
                 }
             }))
@@ -202,7 +243,8 @@ fn filter(query: &OverviewQuery) -> Markup {
     }
 }
 
-/// The columns: title, the value of `sort`, whether it is a number.
+/// The columns: title, the value of `sort`, whether it is a number. Because there are many cells, the style
+/// sheet has their alignment, and on narrow screens their titles.
 const COLUMNS: [(&str, &str, bool); 11] = [
     ("Kind", "name", false),
     ("Pending", "pending", true),
@@ -217,7 +259,13 @@ const COLUMNS: [(&str, &str, bool); 11] = [
     ("Last hour", "", false),
 ];
 
-fn table(view: &View, rows: &Rows, series: Vec<SeriesJson>, query: &OverviewQuery) -> Markup {
+fn table(
+    view: &View,
+    rows: &Rows,
+    series: Vec<SeriesJson>,
+    query: &OverviewQuery,
+    trouble: &[TroubleJson],
+) -> Markup {
     if rows.all == 0 {
         return empty();
     }
@@ -239,7 +287,8 @@ fn table(view: &View, rows: &Rows, series: Vec<SeriesJson>, query: &OverviewQuer
                 }
                 tbody {
                     @for kind in &rows.shown {
-                        (row(view, kind, series.get(&kind.kind)))
+                        @let wrong = trouble.iter().find(|one| one.kind.as_ref() == Some(&kind.kind));
+                        (row(view, kind, series.get(&kind.kind), wrong))
                     }
                 }
             }
@@ -251,7 +300,12 @@ fn table(view: &View, rows: &Rows, series: Vec<SeriesJson>, query: &OverviewQuer
     }
 }
 
-fn row(view: &View, kind: &KindStats, series: Option<&SeriesJson>) -> Markup {
+fn row(
+    view: &View,
+    kind: &KindStats,
+    series: Option<&SeriesJson>,
+    trouble: Option<&TroubleJson>,
+) -> Markup {
     let more = if kind.ready_capped { "+" } else { "" };
     let number =
         |number: u64| html! { @if number == 0 { span .none { "0" } } @else { (count(number)) } };
@@ -259,16 +313,20 @@ fn row(view: &View, kind: &KindStats, series: Option<&SeriesJson>) -> Markup {
     let dead = url::link("kind", &[("kind", &kind.kind), ("state", "dead")]);
     html! {
         tr id={ "kind-" (kind.kind) } {
-            th scope="row" { (kind_link(&kind.kind)) " " (flags(kind)) }
-            td .number { (number(kind.pending)) }
-            td .number { (number(kind.ready)) (more) }
-            td .number { (number(kind.leased)) }
-            td .number { @if kind.dead > 0 { a .bad href=(dead) { (count(kind.dead)) } } @else { (number(0)) } }
-            td .number { (number(kind.done)) }
-            td .number { @match recent { Some(recent) => { (rate(recent.acked, recent.seconds)) } None => { (none()) } } }
-            td .number { @match recent { Some(recent) if recent.failed > 0 => { span .bad { (rate(recent.failed, recent.seconds)) } } _ => { (none()) } } }
-            td .number { @match recent { Some(recent) => { (lateness(recent)) } None => { (none()) } } }
-            td .number { (maybe_time(view, kind.oldest_ready.as_deref())) }
+            th scope="row" {
+                (kind_link(&kind.kind)) " "
+                @if let Some(trouble) = trouble { (trouble_badge(trouble)) " " }
+                (flags(kind))
+            }
+            td { (number(kind.pending)) }
+            td { (number(kind.ready)) (more) }
+            td { (number(kind.leased)) }
+            td { @if kind.dead > 0 { a .bad href=(dead) { (count(kind.dead)) } } @else { (number(0)) } }
+            td { (number(kind.done)) }
+            td { @match recent { Some(recent) => { (rate(recent.acked, recent.seconds)) } None => { (none()) } } }
+            td { @match recent { Some(recent) if recent.failed > 0 => { span .bad { (rate(recent.failed, recent.seconds)) } } _ => { (none()) } } }
+            td { @match recent { Some(recent) => { (lateness(recent)) } None => { (none()) } } }
+            td { (maybe_time(view, kind.oldest_ready.as_deref())) }
             td { @match series { Some(series) => { (counts_line(&series.acked, &format!("Acked jobs of {} in the last hour", kind.kind))) } None => { (none()) } } }
         }
     }

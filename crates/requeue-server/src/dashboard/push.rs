@@ -1,6 +1,6 @@
 //! Webhooks: kinds whose jobs are sent to a URL, and the state of their targets.
 
-use super::format::{count, exact, excerpt, none, text, time};
+use super::format::{at, count, excerpt, none, text, time};
 use super::tables::kind_link;
 use super::view::{Page, PageQuery, PageRequest, View};
 use super::{Dashboard, url};
@@ -88,16 +88,16 @@ fn row(view: &View, kind: &PushedKindJson) -> Markup {
     html! {
         tr {
             th scope="row" { (kind_link(&kind.kind)) }
-            td .wrap { @match url { Some(url) => { code { (text(url)) } } None => { (none()) } } }
-            td {
-                span class=(class) { (text(&meaning)) }
-                @if let Some(until) = &state.until { br; span .quiet { "until " (exact(until)) } }
+            td .wrap data-label="Target" { @match url { Some(url) => { code { (text(url)) } } None => { (none()) } } }
+            td .wide data-label="State" {
+                span class={ (class) @if class != "good" { " badge" } } { (text(&meaning)) }
+                @if let Some(until) = &state.until { br; span .quiet { "until " (at(until)) } }
             }
-            td .number { (count(state.in_flight)) @if let Some(limit) = state.limit.filter(|limit| *limit > 0) { " of " (limit) } }
-            td .number { (count(kind.ready)) }
-            td .number { (count(kind.pending)) }
-            td .number { @if kind.dead > 0 { a .bad href=(url::link("dead", &[("kind", &kind.kind)])) { (count(kind.dead)) } } @else { "0" } }
-            td .error {
+            td .number data-label="In flight" { (count(state.in_flight)) @if let Some(limit) = state.limit.filter(|limit| *limit > 0) { " of " (limit) } }
+            td .number data-label="Ready" { (count(kind.ready)) }
+            td .number data-label="Pending" { (count(kind.pending)) }
+            td .number data-label="Dead" { @if kind.dead > 0 { a .bad href=(url::link("dead", &[("kind", &kind.kind)])) { (count(kind.dead)) } } @else { "0" } }
+            td .error data-label="Last failure" {
                 @match &state.last_error {
                     Some(last) => { (excerpt(&last.error, 120)) br; span .quiet { (time(view, &last.at)) } }
                     None => { (none()) }

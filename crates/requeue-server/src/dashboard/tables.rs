@@ -6,7 +6,7 @@ use super::url;
 use super::view::View;
 use maud::{Markup, html};
 use requeue_http::times::parse_duration;
-use requeue_http::wire::{Forecast, Horizon, KindStats, StateJson};
+use requeue_http::wire::{Forecast, Horizon, KindStats, StateJson, TroubleJson};
 
 /// Returns a number with its name.
 pub(super) fn card(name: &str, value: &Markup, below: &Markup) -> Markup {
@@ -40,6 +40,18 @@ pub(super) fn flags(kind: &KindStats) -> Markup {
         }
         @if kind.push { span .badge { "webhook" } }
     }
+}
+
+/// Returns what is wrong with a kind or a worker, in words.
+pub(super) fn trouble_badge(trouble: &TroubleJson) -> Markup {
+    let name = match trouble.name.as_str() {
+        "not_delivered" => "not delivered",
+        "circuit_open" => "target not reachable",
+        "leases_expire" => "leases expire",
+        "late" => "late",
+        other => other,
+    };
+    html! { span .badge.bad title=(super::format::escaped(&trouble.detail)) { (name) } }
 }
 
 /// Returns a link to the page of a kind.

@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 use requeue_http::Problem;
-use requeue_http::wire::{JobJson, JobPage, KindList, WorkerJson, WorkerList};
+use requeue_http::wire::{EXPIRED_IN_A_ROW, JobJson, JobPage, KindList, WorkerJson, WorkerList};
+use std::cmp::Reverse;
 
 /// How many workers are shown.
 const MAX_WORKERS: usize = 200;
@@ -22,7 +23,11 @@ pub(super) async fn show(State(dashboard): State<Dashboard>, request: PageReques
 }
 
 async fn page(view: View) -> Result<Page, Problem> {
-    let WorkerList { workers } = view.api.get("/v1/workers").await?;
+    let WorkerList { mut workers } = view.api.get("/v1/workers").await?;
+    // The others stay in the order of their names.
+    workers.sort_by_key(|worker| {
+        Reverse(worker.expired_in_a_row.saturating_sub(EXPIRED_IN_A_ROW - 1))
+    });
     let leases = leases(&view).await?;
     Ok(Page::new("workers", "Workers")
         .live("workers", table(&view, &workers))
@@ -61,6 +66,7 @@ fn table(view: &View, workers: &[WorkerJson]) -> Markup {
                         th scope="col" .number { "Claimed" }
                         th scope="col" .number { "Done" }
                         th scope="col" .number { "Failed" }
+                        th scope="col" .number { "Expired" }
                         th scope="col" { "Last seen" }
                     } }
                     tbody { @for worker in workers.iter().take(MAX_WORKERS) { (row(view, worker)) } }
@@ -69,7 +75,10 @@ fn table(view: &View, workers: &[WorkerJson]) -> Markup {
             @if workers.len() > MAX_WORKERS {
                 p .quiet { "The first " (MAX_WORKERS) " of " (count(workers.len() as u64)) " workers." }
             }
-            p .quiet { "Those that claimed through this node. With several nodes, each shows its own." }
+            p .quiet {
+                "Those that claimed through this node. With several nodes, each shows its own. Expired: leases that "
+                "ended before the worker settled them, because it died, hangs, or takes longer than its lease."
+            }
         }
     }
 }
@@ -77,16 +86,24 @@ fn table(view: &View, workers: &[WorkerJson]) -> Markup {
 fn row(view: &View, worker: &WorkerJson) -> Markup {
     html! {
         tr {
-            th scope="row" { (text(&worker.name)) }
-            td .wrap {
+            th scope="row" {
+                (text(&worker.name))
+                @if worker.expired_in_a_row >= EXPIRED_IN_A_ROW {
+                    " " span .badge.bad title={ (count(worker.expired_in_a_row)) " leases have expired since it last settled one" } {
+                        "leases expire"
+                    }
+                }
+            }
+            td .wrap data-label="Kinds" {
                 @for (n, kind) in worker.kinds.iter().enumerate() { @if n > 0 { ", " } (kind_link(kind)) }
             }
-            td .number { (count(worker.held)) }
-            td .number { (count(worker.waiting.into())) }
-            td .number { (count(worker.claimed)) }
-            td .number { (count(worker.acked)) }
-            td .number { @if worker.failed > 0 { span .bad { (count(worker.failed)) } } @else { "0" } }
-            td { (time(view, &worker.last_seen)) }
+            td .number data-label="Holds" { (count(worker.held)) }
+            td .number data-label="Waiting" { (count(worker.waiting.into())) }
+            td .number data-label="Claimed" { (count(worker.claimed)) }
+            td .number data-label="Done" { (count(worker.acked)) }
+            td .number data-label="Failed" { @if worker.failed > 0 { span .bad { (count(worker.failed)) } } @else { "0" } }
+            td .number data-label="Expired" { @if worker.expired > 0 { span .bad { (count(worker.expired)) } } @else { "0" } }
+            td data-label="Last seen" { (time(view, &worker.last_seen)) }
         }
     }
 }
@@ -108,11 +125,11 @@ fn leased(view: &View, leases: &[JobJson]) -> Markup {
                         @for job in leases.iter().take(MAX_LEASES) {
                             @let lease = job.lease.as_ref();
                             tr data-key={ (job.kind) "/" (super::format::escaped(&job.id)) } {
-                                td { @match lease { Some(lease) => { (excerpt(&lease.worker, 60)) } None => { (none()) } } }
-                                td { (kind_link(&job.kind)) " / " (job_link(&job.kind, &job.id)) }
-                                td { @if let Some(lease) = lease { (time(view, &lease.claimed_at)) } }
-                                td { @if let Some(lease) = lease { (time(view, &lease.ends_at)) } }
-                                td .number { (job.attempts + 1) }
+                                td data-label="Worker" { @match lease { Some(lease) => { (excerpt(&lease.worker, 60)) } None => { (none()) } } }
+                                td .wide data-label="Job" { (kind_link(&job.kind)) " / " (job_link(&job.kind, &job.id)) }
+                                td data-label="Since" { @if let Some(lease) = lease { (time(view, &lease.claimed_at)) } }
+                                td data-label="Lease ends" { @if let Some(lease) = lease { (time(view, &lease.ends_at)) } }
+                                td .number data-label="Attempt" { (job.attempts + 1) }
                             }
                         }
                     }
