@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import time
+import urllib.error
+import urllib.request
+from urllib.parse import urlencode
 
-from pages import heading, ids, notice, open_page, press, problem
+import pytest
+from conftest import READ, NewContext, remember
+from pages import follow, heading, ids, notice, open_page, press, problem
 from playwright.sync_api import Page, expect
 from server import Server
 from watch import Watch
@@ -150,3 +155,66 @@ def test_a_group_of_dead_jobs_is_dropped(page: Page, server: Server) -> None:
     assert heading(page) == "Cancel 2 jobs?"
     press(page, "Cancel 2 jobs")
     assert set(_states(server, "group.drop")) == {"order0", "order1", "order2"}
+
+
+def test_all_groups_of_a_kind_are_revived(page: Page, server: Server) -> None:
+    _dead(server, "groups.of-a-kind")
+    _dead(server, "groups.of-another")
+    open_page(page, "dead", kind="groups.of-a-kind")
+    press(page, "Revive all…")
+    assert heading(page) == "Revive 5 jobs?"
+    press(page, "Revive 5 jobs")
+    assert notice(page) == "5 jobs were revived."
+    assert set(_states(server, "groups.of-a-kind").values()) == {"ready"}
+    assert set(_states(server, "groups.of-another").values()) == {"dead"}
+
+
+def test_the_dead_jobs_of_all_kinds_are_revived(new_context: NewContext, watch: Watch) -> None:
+    watch.allow("ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_REFUSED")
+    server = Server()
+    try:
+        for kind in ("b", "a", "c"):
+            _dead(server, kind)
+        server.api.put("a", "waits", delay="1h")
+        page = new_context(server.url).new_page()
+        open_page(page, "dead")
+        press(page, "Revive all kinds…")
+        assert heading(page) == "Revive 15 jobs?"
+        assert page.locator("main .ids li").all_inner_texts() == ["a, 5", "b, 5", "c, 5"]
+        follow(page, "Back")
+        assert server.api.kind("b")["dead"] == 5
+        press(page, "Revive all kinds…")
+        press(page, "Revive 15 jobs")
+        assert heading(page) == "Dead jobs"
+        assert notice(page) == "15 jobs were revived."
+        for kind in ("a", "b", "c"):
+            assert (server.api.kind(kind)["dead"], server.api.kind(kind)["ready"]) == (0, 5)
+        assert server.api.state("a", "waits") == "waiting"
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("action", ["cancel", "run-now"])
+def test_nothing_but_revive_is_done_to_all_kinds(server: Server, action: str) -> None:
+    server.api.bury("kept", "a", "no such number")
+    for path in ("confirm", "bulk"):
+        form = urlencode({"scope": "every-kind", "action": action, "state": "dead"}).encode()
+        request = urllib.request.Request(f"{server.url}/{path}", form, {"Origin": server.url})
+        with pytest.raises(urllib.error.HTTPError) as rejected:
+            urllib.request.urlopen(request, timeout=30)
+        assert rejected.value.code == 422
+    assert server.api.state("kept", "a") == "dead"
+
+
+def test_a_read_token_revives_nothing(new_context: NewContext, guarded: Server) -> None:
+    guarded.api.bury("kept", "a", "no such number")
+    context = new_context(guarded.url)
+    remember(context, guarded.url, READ)
+    page = context.new_page()
+    open_page(page, "dead")
+    assert page.locator("main button").count() == 0
+    form = {"scope": "every-kind", "action": "revive", "state": "dead"}
+    for path in ("confirm", "bulk"):
+        response = context.request.post(path, form=form, headers={"Origin": guarded.url})
+        assert response.status == 403
+    assert guarded.api.state("kept", "a") == "dead"

@@ -17,9 +17,10 @@ use axum::http::Method;
 use axum::response::Response;
 use maud::{Markup, html};
 use requeue_http::wire::{
-    BulkChangeResult, ChangeDone, ChangeIds, EntryResult, JobFilter, Results,
+    BulkChangeResult, ChangeDone, ChangeIds, EntryResult, JobFilter, KindList, KindStats, Results,
 };
 use requeue_http::{Problem, ProblemType};
+use requeue_jobs::SCHEDULE_TIMERS;
 use requeue_jobs::limits::MAX_BATCH;
 use serde::Deserialize;
 use std::time::{Duration, Instant};
@@ -29,6 +30,9 @@ const SLICE: Duration = Duration::from_secs(3);
 
 /// How many ids the log names.
 const MAX_LOGGED: usize = 20;
+
+/// The scope of the dead jobs of all kinds. The kind of the form is then the one that has been reached.
+pub(super) const EVERY_KIND: &str = "every-kind";
 
 /// What is done to the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,8 +119,13 @@ impl BulkForm {
             Problem::new(ProblemType::Malformed, format!("invalid form: {error}"))
         };
         let fields = decoded_fields(body)?;
-        let (ids, fields): (Vec<_>, Vec<_>) =
+        let (ids, mut fields): (Vec<_>, Vec<_>) =
             fields.into_iter().partition(|(name, _)| name == "id");
+        if !fields.iter().any(|(name, _)| name == "kind")
+            && fields.iter().any(|(name, value)| name == "scope" && value == EVERY_KIND)
+        {
+            fields.push(("kind".to_owned(), String::new()));
+        }
         if ids.len() > MAX_BATCH {
             let detail = format!("{} jobs are selected; the limit is {MAX_BATCH}", ids.len());
             return Err(Problem::new(ProblemType::Invalid, detail).at("id"));
@@ -125,14 +134,24 @@ impl BulkForm {
         let fields: FormFields =
             serde_urlencoded::from_str(&fields).map_err(|error| malformed(&error))?;
         let number = |text: &str| text.parse().unwrap_or(0);
-        Ok(BulkForm {
+        let form = BulkForm {
             action: BulkAction::read(&fields.action)?,
             filter: fields.filter,
             scope: fields.scope,
             ids: ids.into_iter().map(|(_, id)| id).collect(),
             changed: number(&fields.changed),
             failed: number(&fields.failed),
-        })
+        };
+        if form.is_every_kind() && form.action != BulkAction::Revive {
+            let detail = "only revive is possible for all kinds";
+            return Err(Problem::new(ProblemType::Invalid, detail).at("action"));
+        }
+        Ok(form)
+    }
+
+    /// Returns whether the dead jobs of all kinds are meant.
+    pub(super) fn is_every_kind(&self) -> bool {
+        self.scope == EVERY_KIND
     }
 
     /// Returns whether all jobs that match are meant, and not the selected ones.
@@ -158,7 +177,7 @@ impl BulkForm {
             ("changed", self.changed.to_string()),
             ("failed", self.failed.to_string()),
         ]);
-        if !self.is_all() {
+        if !self.is_all() && !self.is_every_kind() {
             fields.extend(self.ids.iter().map(|id| ("id", id.clone())));
         }
         fields.retain(|(_, value)| !value.is_empty());
@@ -174,10 +193,16 @@ impl BulkForm {
 
     /// Returns the page to which a person wants to return.
     fn page(&self) -> String {
+        if self.is_every_kind() {
+            return url::link("dead", &[]);
+        }
         url::link("kind", &[("kind", &self.filter.kind), ("state", &self.filter.state)])
     }
 
     fn what(&self) -> String {
+        if self.is_every_kind() {
+            return "all dead jobs of all kinds".to_owned();
+        }
         match self.is_all() {
             true => format!("all that match {}", url::link("kind", &self.filter.parameters())),
             false => {
@@ -203,8 +228,10 @@ pub(super) async fn run(
         Ok(form) => form,
         Err(problem) => return layout::problem(&view, &request, &problem),
     };
+    let began = Instant::now();
     let done = match form.is_all() {
-        true => change_all(&view, &mut form).await,
+        _ if form.is_every_kind() => revive_every_kind(&view, &mut form, began).await,
+        true => change_all(&view, &mut form, began).await,
         false => change_selected(&view, &mut form).await.map(|()| true),
     };
     let result = done.clone().map(|_| format!("{} changed, {} not", form.changed, form.failed));
@@ -249,10 +276,9 @@ async fn change_selected(view: &View, form: &mut BulkForm) -> Result<(), Problem
 }
 
 /// Changes jobs for some seconds. Returns whether no more are left.
-async fn change_all(view: &View, form: &mut BulkForm) -> Result<bool, Problem> {
+async fn change_all(view: &View, form: &mut BulkForm, began: Instant) -> Result<bool, Problem> {
     let path = url::kind_api(&form.filter.kind, &format!("/{}", form.action.path()));
     let filter = form.job_filter()?;
-    let began = Instant::now();
     loop {
         let after = Some(form.filter.after.clone()).filter(|after| !after.is_empty());
         let body = ChangeIds { all: Some(filter.clone()), after, ..ChangeIds::default() };
@@ -269,11 +295,48 @@ async fn change_all(view: &View, form: &mut BulkForm) -> Result<bool, Problem> {
     }
 }
 
+/// Returns the kinds with dead jobs, by name. The timers of schedules cannot be changed.
+pub(super) async fn dead_kinds(view: &View) -> Result<Vec<KindStats>, Problem> {
+    let kinds: KindList = view.api.get("/v1/kinds").await?;
+    let is_meant = |kind: &KindStats| kind.dead > 0 && kind.kind != SCHEDULE_TIMERS;
+    Ok(kinds.kinds.into_iter().filter(is_meant).collect())
+}
+
+/// Revives dead jobs of one kind after the other for some seconds. Returns whether no more are left.
+async fn revive_every_kind(
+    view: &View,
+    form: &mut BulkForm,
+    began: Instant,
+) -> Result<bool, Problem> {
+    form.filter = JobsFilter {
+        state: "dead".to_owned(),
+        kind: form.filter.kind.clone(),
+        after: form.filter.after.clone(),
+        ..JobsFilter::default()
+    };
+    for kind in dead_kinds(view).await? {
+        // Those before were finished by earlier requests.
+        if kind.kind < form.filter.kind {
+            continue;
+        }
+        if kind.kind != form.filter.kind {
+            (form.filter.kind, form.filter.after) = (kind.kind, String::new());
+        }
+        if began.elapsed() > SLICE || !change_all(view, form, began).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn progress(form: &BulkForm) -> Page {
     let html = html! {
         h1 { (form.action.title()) ": " (jobs(form.changed)) " so far" }
         @if form.failed > 0 { p { (count(form.failed)) " could not be changed." } }
-        p .quiet { "Continues after the job " bdi { (text(&form.filter.after)) } "." }
+        p .quiet {
+            "Continues with the kind " (text(&form.filter.kind))
+            @if !form.filter.after.is_empty() { " after the job " bdi { (text(&form.filter.after)) } } "."
+        }
         form method="post" action="bulk" data-submit {
             (form.hidden_fields())
             div .actions {

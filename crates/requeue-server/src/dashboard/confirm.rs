@@ -1,7 +1,7 @@
 //! The question before many jobs are changed, or something is removed: how many, and which.
 
 use super::Dashboard;
-use super::bulk::BulkForm;
+use super::bulk::{BulkForm, dead_kinds};
 use super::format::{count, jobs, text};
 use super::layout;
 use super::tables::kind_link;
@@ -39,6 +39,9 @@ pub(super) async fn show(
 
 async fn page(view: &View, request: &PageRequest, body: Bytes) -> Result<Page, Problem> {
     let form = off_runtime(body.len(), move || BulkForm::read(&body)).await?;
+    if form.is_every_kind() {
+        return every_kind(view, request, &form).await;
+    }
     let (number, is_all) = match form.is_all() {
         true => matching(view, &form).await?,
         false => (form.ids.len() as u64, true),
@@ -68,6 +71,37 @@ async fn page(view: &View, request: &PageRequest, body: Bytes) -> Result<Page, P
         }
     };
     Ok(Page::new("./", question).fixed("confirm", html))
+}
+
+/// Asks whether to revive the dead jobs of all kinds.
+async fn every_kind(view: &View, request: &PageRequest, form: &BulkForm) -> Result<Page, Problem> {
+    let kinds = dead_kinds(view).await?;
+    let number: u64 = kinds.iter().map(|kind| kind.dead).sum();
+    if number == 0 {
+        return Err(Problem::new(ProblemType::Invalid, "no job is dead"));
+    }
+    let question = format!("{} {}?", form.action.title(), jobs(number));
+    let html = html! {
+        h1 { (question) }
+        p { "All jobs that are dead at the time of the change, whatever their errors:" }
+        ul .ids {
+            @for kind in kinds.iter().take(MAX_LISTED) {
+                li { (kind_link(&kind.kind)) ", " (count(kind.dead)) }
+            }
+            @if kinds.len() > MAX_LISTED {
+                li .quiet { "and " (count((kinds.len() - MAX_LISTED) as u64)) " more kinds" }
+            }
+        }
+        p { (form.action.explanation()) }
+        form method="post" action="bulk" {
+            (form.hidden_fields())
+            div .actions {
+                button .primary type="submit" { (form.action.title()) " " (jobs(number)) }
+                a .button href=(request.back()) { "Back" }
+            }
+        }
+    };
+    Ok(Page::new("dead", question).fixed("confirm", html))
 }
 
 /// Fails if the token permits no actions: then there is nothing to confirm.

@@ -1,5 +1,6 @@
 //! Dead jobs of all kinds, grouped by their error.
 
+use super::bulk::EVERY_KIND;
 use super::format::{count, excerpt, jobs, text, time};
 use super::tables::{button, job_link, kind_link};
 use super::view::{Page, PageQuery, PageRequest, View};
@@ -32,7 +33,7 @@ async fn page(view: View, query: DeadQuery) -> Result<Page, Problem> {
     let kinds: KindList = view.api.get("/v1/kinds").await?;
     let mut dead: Vec<KindStats> = kinds.kinds.into_iter().filter(|kind| kind.dead > 0).collect();
     dead.sort_by_key(|kind| std::cmp::Reverse(kind.dead));
-    let page = Page::new("dead", "Dead").live("numbers", numbers(&dead, &query));
+    let page = Page::new("dead", "Dead").live("numbers", numbers(&view, &dead, &query));
     // Grouping reads jobs: once per page, and not while it is open.
     if view.live {
         return Ok(page);
@@ -60,12 +61,16 @@ async fn page(view: View, query: DeadQuery) -> Result<Page, Problem> {
     Ok(page.fixed("groups", html))
 }
 
-fn numbers(dead: &[KindStats], query: &DeadQuery) -> Markup {
+fn numbers(view: &View, dead: &[KindStats], query: &DeadQuery) -> Markup {
     let total: u64 = dead.iter().map(|kind| kind.dead).sum();
     html! {
         div .head {
             h1 { "Dead jobs" }
-            @if query.kind.is_some() { a .button href="dead" { "All kinds" } }
+            @if query.kind.is_some() {
+                a .button href="dead" { "All kinds" }
+            } @else if view.can_act() && dead.len() > 1 {
+                (button("confirm", &[("scope", EVERY_KIND), ("state", "dead"), ("action", "revive")], "Revive all kinds…", ""))
+            }
         }
         @match total {
             0 => { p .empty { "No job is dead. Jobs whose attempts are used up appear here, grouped by their last error." } }
@@ -77,7 +82,12 @@ fn numbers(dead: &[KindStats], query: &DeadQuery) -> Markup {
 fn of_kind(view: &View, kind: &KindStats, found: &ErrorGroups) -> Markup {
     let heading = format!("dead-{}", kind.kind);
     html! {
-        div .head { h2 id=(heading) { (kind_link(&kind.kind)) " " span .quiet { (jobs(kind.dead)) } } }
+        div .head {
+            h2 id=(heading) { (kind_link(&kind.kind)) " " span .quiet { (jobs(kind.dead)) } }
+            @if view.can_act() {
+                (button("confirm", &[("kind", kind.kind.as_str()), ("state", "dead"), ("scope", "all"), ("action", "revive")], "Revive all…", ""))
+            }
+        }
         div .scroll tabindex="0" role="region" aria-labelledby=(heading) {
             table .groups {
                 thead { tr {
@@ -112,10 +122,10 @@ fn row(view: &View, kind: &str, group: &ErrorGroup) -> Markup {
     };
     html! {
         tr {
-            td .error { a href=(list) { (error) } }
-            td .number { (count(group.count)) }
-            td { (time(view, &group.last_died_at)) }
-            td { (job_link(kind, &group.example.id)) }
+            td .error data-label="Last error" { a href=(list) { (error) } }
+            td .number data-label="Jobs" { (count(group.count)) }
+            td data-label="Last died" { (time(view, &group.last_died_at)) }
+            td .wide data-label="Example" { (job_link(kind, &group.example.id)) }
             @if view.can_act() {
                 td { div .actions {
                     (button("confirm", &fields("revive"), "Revive…", ""))
