@@ -107,6 +107,8 @@ def all_pages(api: Api) -> dict[str, str]:
     for state in ("waiting", "leased", "dead"):
         for job in api.get("/v1/kinds/invoice.send/jobs", state=state, limit=1)["jobs"]:
             pages[f"job-{state}"] = f"job?kind=invoice.send&id={job['id']}"
+    pages["job-missing"] = "job?kind=invoice.send&id=nobody"
+    pages["search"] = "go?q=nobody"
     pages["settings"] = "settings?kind=sms.send"
     pages["delete-kind"] = "delete-kind?kind=sms.send"
     return pages

@@ -8,45 +8,23 @@ from pathlib import Path
 
 import pytest
 from conftest import FULL, TOKENS, NewContext, remember
-from pages import all_pages, card, link, log_in, open_page, press
+from example import ID, KIND, PAGES, fill_every_page
+from pages import card, log_in, open_page, press
 from playwright.sync_api import Page
 from server import REPOSITORY, Server
 from watch import Watch
 
 AXE = Path(os.environ.get("AXE_CORE", REPOSITORY / "target/browser/node_modules/axe-core/axe.min.js"))
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
-KIND, ID = "mail.with-a-long-name", "a-rather-long-id-of-a-job-without-any-spaces-in-it-0123456789"
-DEAD = "another-long-id-of-a-job-that-is-dead-0123456789"
-PAGES = [*all_pages(KIND, ID), link("job", kind=KIND, id=DEAD), "job?kind=nobody&id=nobody", "?due=week"]
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Server]:
     server = Server(tokens=TOKENS)
     server.api.token = FULL
-    _fill(server)
+    fill_every_page(server.api)
     yield server
     server.stop()
-
-
-def _fill(server: Server) -> None:
-    """Something on every page: a long error, a paused kind, a successor, a schedule, a webhook."""
-    api = server.api
-    error = "connect to https://example.com/a/very/long/path?with=parameters: " + "x" * 200
-    api.put(KIND, DEAD, body_text="y" * 300)
-    api.settle("bury", api.claim(KIND, 1, worker="worker-with-a-rather-long-name-0123456789"), error=error)
-    api.set_kind(KIND, keep_done={"for": "1d"}, rate={"jobs": 100, "per": "1m"})
-    api.put(KIND, "done")
-    api.settle("ack", api.claim(KIND, 1), result={"body": {"pages": 3}})
-    api.put(KIND, "leased")
-    api.claim(KIND, 1)
-    api.put(KIND, "leased", body={"again": True})
-    api.put(KIND, ID, body={"to": ["ann", 1, None, {"deep": "z" * 100}]}, delay="10m")
-    api.put(KIND, "ready", priority=5)
-    api.put("paused", "a")
-    api.call("POST", "/v1/kinds/paused/pause")
-    api.call("PUT", "/v1/kinds/report/schedules/daily", {"cron": "0 6 * * *", "time_zone": "Europe/Berlin"})
-    api.set_kind("hook", paused=True, push={"url": "https://example.com/a/rather/long/path/of/a/webhook"})
 
 
 @pytest.fixture

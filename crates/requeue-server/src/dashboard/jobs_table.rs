@@ -302,43 +302,43 @@ fn row(view: &View, listed: Option<StateJson>, job: &JobJson) -> Markup {
     let body = || preview(job);
     let cells = match listed {
         Some(StateJson::Waiting | StateJson::Ready) => html! {
-            td { (time(view, &job.due)) }
-            td .number { (priority(job.priority)) }
-            td .number { (failures(job.attempts)) }
-            td .error { (last_error()) }
-            td .body { (body()) }
+            td data-label="Due" { (time(view, &job.due)) }
+            td .number data-label="Priority" { (priority(job.priority)) }
+            td .number data-label="Failures" { (failures(job.attempts)) }
+            td .error data-label="Last error" { (last_error()) }
+            td .body data-label="Body" { (body()) }
         },
         Some(StateJson::Leased) => {
             let lease = job.lease.as_ref();
             html! {
-                td { @match lease { Some(lease) => { (excerpt(&lease.worker, 40)) } None => { (none()) } } }
-                td { (maybe_time(view, lease.map(|lease| lease.claimed_at.as_str()))) }
-                td { (maybe_time(view, lease.map(|lease| lease.ends_at.as_str()))) }
-                td .number { (job.attempts + 1) }
-                td .body { (body()) }
+                td data-label="Worker" { @match lease { Some(lease) => { (excerpt(&lease.worker, 40)) } None => { (none()) } } }
+                td data-label="Since" { (maybe_time(view, lease.map(|lease| lease.claimed_at.as_str()))) }
+                td data-label="Lease ends" { (maybe_time(view, lease.map(|lease| lease.ends_at.as_str()))) }
+                td .number data-label="Attempt" { (job.attempts + 1) }
+                td .body data-label="Body" { (body()) }
             }
         }
         Some(StateJson::Dead) => html! {
-            td { (maybe_time(view, job.died_at.as_deref())) }
-            td .number { (failures(job.attempts)) }
-            td .error { (last_error()) }
-            td .body { (body()) }
+            td data-label="Died" { (maybe_time(view, job.died_at.as_deref())) }
+            td .number data-label="Failures" { (failures(job.attempts)) }
+            td .error data-label="Last error" { (last_error()) }
+            td .body data-label="Body" { (body()) }
         },
         Some(StateJson::Done) => html! {
             @if let Some(done) = &job.done {
-                td { (time(view, &done.done_at)) }
-                td { (excerpt(&done.worker, 40)) }
-                td .number { (between(&done.started_at, &done.done_at)) }
-                td .number { (failures(job.attempts)) }
-                td .body { (result_preview(job)) }
+                td data-label="Done" { (time(view, &done.done_at)) }
+                td data-label="Worker" { (excerpt(&done.worker, 40)) }
+                td .number data-label="Took" { (between(&done.started_at, &done.done_at)) }
+                td .number data-label="Failures" { (failures(job.attempts)) }
+                td .body data-label="Result" { (result_preview(job)) }
             }
         },
         None => html! {
-            td { (state(job.state)) }
-            td { (time(view, &job.due)) }
-            td .number { (failures(job.attempts)) }
-            td .error { (last_error()) }
-            td .body { (body()) }
+            td data-label="State" { (state(job.state)) }
+            td data-label="Due" { (time(view, &job.due)) }
+            td .number data-label="Failures" { (failures(job.attempts)) }
+            td .error data-label="Last error" { (last_error()) }
+            td .body data-label="Body" { (body()) }
         },
     };
     html! {
