@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 // child is a process of the test binary that runs a worker.

@@ -7,7 +7,7 @@ import (
 	"log"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 // The server is that of the environment variable REQUEUE_SERVER.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 // settledBy runs a worker with one job through a proxy with faults in its settlements, until done

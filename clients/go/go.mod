@@ -1,3 +1,3 @@
-module github.com/requeue/requeue/clients/go
+module requeue.invalid/requeue
 
 go 1.23

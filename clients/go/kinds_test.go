@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 func TestSettingsAreSetChangedAndReset(t *testing.T) {

@@ -22,8 +22,8 @@ func TestTheProgramOfTheReadmeRuns(t *testing.T) {
 	for name, content := range map[string]string{
 		"main.go": strings.ReplaceAll(program, "order.remind", kind),
 		"go.mod": "module example.org/readme\n\ngo 1.23\n\n" +
-			"require github.com/requeue/requeue/clients/go v0.0.0\n" +
-			"replace github.com/requeue/requeue/clients/go => " + module + "\n",
+			"require requeue.invalid/requeue v0.0.0\n" +
+			"replace requeue.invalid/requeue => " + module + "\n",
 	} {
 		check(t, os.WriteFile(filepath.Join(directory, name), []byte(content), 0o644))
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 func TestARequestWithoutAConnectionIsNotDone(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 // The tests run against the server binary in REQUEUE_BIN. REQUEUE_TEST_STORE selects its store: a

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 func TestAWorkerThatIsStoppedFinishesRunningJobsAndClaimsNoMore(t *testing.T) {

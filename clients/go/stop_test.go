@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 func TestAJobThatTakesLongerThanItsLeaseRunsOnce(t *testing.T) {

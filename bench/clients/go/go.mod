@@ -5,7 +5,7 @@ go 1.24.0
 require (
 	github.com/hibiken/asynq v0.26.0
 	github.com/redis/go-redis/v9 v9.14.1
-	github.com/requeue/requeue/clients/go v0.0.0
+	requeue.invalid/requeue v0.0.0
 )
 
 require (
@@ -19,4 +19,4 @@ require (
 	google.golang.org/protobuf v1.36.10 // indirect
 )
 
-replace github.com/requeue/requeue/clients/go => ../../../clients/go
+replace requeue.invalid/requeue => ../../../clients/go

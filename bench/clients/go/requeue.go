@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 // requeueSystem is a requeue server.

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 type config struct {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	requeue "github.com/requeue/requeue/clients/go"
+	"requeue.invalid/requeue"
 )
 
 // instruction is the body of a job.
