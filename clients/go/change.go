@@ -55,7 +55,7 @@ type Changes struct {
 // Cancel fails with [ErrAbsent] if there is no such job.
 func (c *Client) Cancel(ctx context.Context, kind, id string) (ChangeOutcome, error) {
 	var result ChangeResult
-	err := c.do(ctx, request{method: http.MethodDelete, path: path("kinds", kind, "jobs", id)}, &result)
+	err := c.do(ctx, request{method: http.MethodDelete, path: itemPath(kind, "jobs", id)}, &result)
 	return result.Outcome, err
 }
 
@@ -112,8 +112,11 @@ func (c *Client) changeOne(ctx context.Context, kind, verb, id string) (ChangeOu
 }
 
 func (c *Client) changeMany(ctx context.Context, kind, verb string, ids []string) ([]ChangeResult, error) {
+	if err := checkNames("ids", ids); err != nil {
+		return nil, err
+	}
 	return batch[changeEntry](ctx, c, request{
-		method: http.MethodPost, path: path("kinds", kind, verb), body: map[string]any{"ids": ids},
+		method: http.MethodPost, path: kindPath(kind, verb), body: map[string]any{"ids": ids},
 	}, len(ids))
 }
 
@@ -121,13 +124,17 @@ func (c *Client) changeMany(ctx context.Context, kind, verb string, ids []string
 // 10,000.
 func (c *Client) changeAll(ctx context.Context, kind, verb string, filter Filter) (Changes, error) {
 	var total Changes
-	body := map[string]any{"all": filter.fields()}
+	fields, err := filter.fields()
+	if err != nil {
+		return total, err
+	}
+	body := map[string]any{"all": fields}
 	for {
 		var part struct {
 			Changes
 			Cursor *string `json:"cursor"`
 		}
-		err := c.do(ctx, request{method: http.MethodPost, path: path("kinds", kind, verb), body: body}, &part)
+		err := c.do(ctx, request{method: http.MethodPost, path: kindPath(kind, verb), body: body}, &part)
 		if err != nil {
 			return total, err
 		}

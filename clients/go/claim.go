@@ -107,6 +107,9 @@ func (e KindError) Unwrap() error { return e.Problem }
 // A claim is not repeated if its outcome is unknown. The jobs of the lost response become ready again
 // when their leases expire, which counts as an attempt.
 func (c *Client) Claim(ctx context.Context, claim Claim) (*Claimed, error) {
+	if err := checkKinds(claim.Kinds); err != nil {
+		return nil, err
+	}
 	body := map[string]any{"kinds": claim.Kinds}
 	if claim.Worker != "" {
 		body["worker"] = claim.Worker
@@ -124,7 +127,7 @@ func (c *Client) Claim(ctx context.Context, claim Claim) (*Claimed, error) {
 		Jobs   []wireClaimed `json:"jobs"`
 		Errors []KindError   `json:"errors"`
 	}
-	err := c.do(ctx, request{method: http.MethodPost, path: "/v1/claim", body: body, wait: claim.Wait}, &response)
+	err := c.do(ctx, request{method: http.MethodPost, path: path("claim"), body: body, wait: claim.Wait}, &response)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +135,7 @@ func (c *Client) Claim(ctx context.Context, claim Claim) (*Claimed, error) {
 	for _, wire := range response.Jobs {
 		job, err := wire.job(c.codec)
 		if err != nil {
-			return nil, &connectionError{class: ErrOutcomeUnknown, cause: err}
+			return nil, &connectionError{ErrOutcomeUnknown, "cannot read the response of " + c.server, err}
 		}
 		claimed.Jobs = append(claimed.Jobs, job)
 	}
@@ -142,8 +145,11 @@ func (c *Client) Claim(ctx context.Context, claim Claim) (*Claimed, error) {
 // Wait returns when a claim of these kinds may return a job, or when the time is over: up to a minute.
 // It claims nothing, so that it can be interrupted without losing a job.
 func (c *Client) Wait(ctx context.Context, kinds []string, wait time.Duration) error {
+	if err := checkKinds(kinds); err != nil {
+		return err
+	}
 	body := map[string]any{"kinds": kinds, "wait": formatDuration(wait)}
-	return c.do(ctx, request{method: http.MethodPost, path: "/v1/wait", body: body, wait: wait, repeatable: true}, nil)
+	return c.do(ctx, request{method: http.MethodPost, path: path("wait"), body: body, wait: wait, repeatable: true}, nil)
 }
 
 // wireClaimed is a claimed job in a response.

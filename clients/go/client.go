@@ -1,6 +1,7 @@
 package requeue
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -69,18 +70,50 @@ func New(options ...Option) (*Client, error) {
 	for _, option := range options {
 		option(client)
 	}
-	parsed, err := url.Parse(client.server)
-	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
-		return nil, fmt.Errorf("requeue: %q is not the URL of a server, such as %s", client.server, defaultServer)
+	if err := checkServer(client.server); err != nil {
+		return nil, err
+	}
+	if !isToken(client.token) {
+		// Without the token: errors are logged.
+		return nil, errors.New("requeue: the token contains white space, or a character that a token cannot have")
 	}
 	if client.timeout <= 0 {
 		return nil, fmt.Errorf("requeue: the timeout %v is not positive", client.timeout)
 	}
-	client.server = strings.TrimSuffix(client.server, "/")
+	client.server = strings.TrimRight(client.server, "/")
 	if client.http == nil {
 		client.http = newHTTPClient()
 	}
 	return client, nil
+}
+
+// checkServer fails if a text is not the URL of a server.
+func checkServer(server string) error {
+	parsed, err := url.Parse(server)
+	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+		// What follows the last slash or @ contains no password.
+		host := server[strings.LastIndexAny(server, "/@")+1:]
+		if strings.Contains(server, "@") {
+			server = "…@" + host
+		}
+		if host == "" {
+			host = "127.0.0.1:7654"
+		}
+		return fmt.Errorf("requeue: the URL of the server is %q; it must begin with http:// or https:// and a host, such as %q",
+			server, "http://"+host)
+	}
+	switch {
+	case parsed.User != nil:
+		return errors.New("requeue: the URL of the server contains a user name; pass a token instead")
+	case strings.ContainsAny(server, "?#"):
+		return fmt.Errorf("requeue: the URL of the server is %q; it must end before '?' and '#'", server)
+	}
+	return nil
+}
+
+// isToken returns whether a header can contain the token as it is.
+func isToken(token string) bool {
+	return !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // newHTTPClient returns an HTTP client with connections of its own.

@@ -209,7 +209,14 @@ func TestPutManyReportsEachJob(t *testing.T) {
 		{Kind: other, ID: "b", Priority: 11},
 		{Kind: other, ID: "c", IfAbsent: true},
 	})
-	check(t, err)
+	var failed *requeue.BatchError
+	if !errors.As(err, &failed) || len(failed.Results) != 3 || !strings.Contains(err.Error(), `1 of 3 jobs were not put; the first is jobs[1] ("b" of kind `) {
+		t.Fatalf("the error is %v", err)
+	}
+	// They apply to one job, not to the request.
+	if errors.Is(err, requeue.ErrInvalid) || errors.Is(err, requeue.ErrNotDone) || errors.Is(err, requeue.ErrOutcomeUnknown) {
+		t.Errorf("the error is %v", err)
+	}
 	if results[0].Outcome != requeue.Created || results[0].Err != nil || results[2].Err != nil {
 		t.Errorf("got %+v", results)
 	}

@@ -84,7 +84,7 @@ func ExampleClient_List() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for job, err := range client.List(ctx, "go.example.list", requeue.Filter{}) {
+	for job, err := range client.List(ctx, "go.example.list", requeue.Filter{}, requeue.ByID) {
 		if err != nil {
 			log.Fatal(err)
 		}

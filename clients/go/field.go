@@ -2,7 +2,7 @@ package requeue
 
 import "time"
 
-// Field is a field of a change to settings or to a schedule. The zero Field leaves it as it is.
+// Field is a field of a change, or of a [Filter]. The zero Field leaves it as it is.
 type Field[T any] struct {
 	set   bool
 	value *T
@@ -27,6 +27,45 @@ func add[T any](to changes, name string, field Field[T], encode func(T) any) {
 	default:
 		to[name] = encode(*field.value)
 	}
+}
+
+// addBody adds a body in the form that it has, unless it stays as it is. An unset body is empty.
+func addBody(to changes, field Field[any], codec Codec) error {
+	if !field.set {
+		return nil
+	}
+	if field.value == nil || *field.value == nil {
+		// A missing body would be the one that there is.
+		to["body_base64"] = ""
+		return nil
+	}
+	wire, err := encodeBody(codec, *field.value)
+	if err != nil {
+		return err
+	}
+	if wire.JSON != nil {
+		to["body"] = wire.JSON
+	}
+	if wire.Text != nil {
+		to["body_text"] = *wire.Text
+	}
+	if wire.Base64 != nil {
+		to["body_base64"] = *wire.Base64
+	}
+	if wire.ContentType != "" {
+		to["content_type"] = wire.ContentType
+	}
+	return nil
+}
+
+// checkNoneIsUnset fails if a field is unset, where that has no meaning.
+func (c changes) checkNoneIsUnset() error {
+	for name, value := range c {
+		if value == nil {
+			return invalid(name, "it cannot be unset; leave it out")
+		}
+	}
+	return nil
 }
 
 func asIs[T any](value T) any { return value }

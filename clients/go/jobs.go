@@ -3,6 +3,7 @@ package requeue
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -108,59 +109,101 @@ type DoneInfo struct {
 // Get returns a job. It fails with [ErrAbsent] if there is none.
 func (c *Client) Get(ctx context.Context, kind, id string) (*JobInfo, error) {
 	job := &JobInfo{}
-	err := c.do(ctx, request{method: http.MethodGet, path: path("kinds", kind, "jobs", id), repeatable: true}, job)
+	err := c.do(ctx, request{method: http.MethodGet, path: itemPath(kind, "jobs", id), repeatable: true}, job)
 	if err != nil {
 		return nil, err
 	}
 	return job, nil
 }
 
-// Filter selects jobs of a kind. The zero Filter selects all.
+// Filter selects the jobs of a kind that match every field. The zero Filter selects all.
 type Filter struct {
 	// State selects jobs in this state.
 	State State
 	// Prefix selects jobs whose id starts with this text.
 	Prefix string
+	// Priority selects jobs of exactly this priority, such as Set(0).
+	Priority Field[int]
 	// Error selects jobs whose last error contains this text; upper and lower case are equal.
 	Error string
+	// ErrorGroup selects jobs whose last error belongs to this group of [Client.ErrorGroups].
+	ErrorGroup string
+	// Expired selects jobs whose last attempt failed because its lease expired, with Set(true), or the
+	// others, with Set(false).
+	Expired Field[bool]
 	// DiedBefore selects dead jobs that died before this time.
 	DiedBefore time.Time
 }
 
-func (f Filter) fields() map[string]string {
-	fields := map[string]string{}
+func (f Filter) fields() (changes, error) {
+	fields := changes{}
 	if f.State != "" {
-		fields["state"] = string(f.State)
+		fields["state"] = f.State
 	}
 	if f.Prefix != "" {
 		fields["prefix"] = f.Prefix
 	}
+	add(fields, "priority", f.Priority, asIs)
 	if f.Error != "" {
 		fields["error"] = f.Error
 	}
+	if f.ErrorGroup != "" {
+		fields["error_group"] = f.ErrorGroup
+	}
+	add(fields, "expired", f.Expired, asIs)
 	if !f.DiedBefore.IsZero() {
 		fields["died_before"] = formatTime(f.DiedBefore)
 	}
-	return fields
+	return fields, fields.checkNoneIsUnset()
 }
+
+// query returns the filter as parameters of a query.
+func (f Filter) query() (url.Values, error) {
+	query := url.Values{}
+	fields, err := f.fields()
+	for name, value := range fields {
+		query.Set(name, fmt.Sprint(value))
+	}
+	return query, err
+}
+
+// Order is the order of a list of jobs.
+type Order string
+
+// The orders of a list of jobs. The last two need a [Filter] with a State: waiting and ready jobs are
+// ordered by their due time, leased jobs by the end of the lease, dead jobs by the time of death, and done
+// jobs by the time of the ack.
+const (
+	// ByID: by id.
+	ByID Order = "id"
+	// EarliestFirst: by time, the earliest first.
+	EarliestFirst Order = "time"
+	// NewestFirst: by time, the latest first.
+	NewestFirst Order = "newest"
+)
 
 // listPage is the number of jobs that List requests at a time.
 const listPage = 200
 
-// List returns the jobs of a kind that match the filter, in the order of their ids. It requests them
-// page by page while the caller iterates. An error is returned as the last element, with a nil job.
-func (c *Client) List(ctx context.Context, kind string, filter Filter) iter.Seq2[*JobInfo, error] {
+// List returns the jobs of a kind that match the filter, in this order. It requests them page by page
+// while the caller iterates. An error is returned as the last element, with a nil job.
+func (c *Client) List(ctx context.Context, kind string, filter Filter, order Order) iter.Seq2[*JobInfo, error] {
 	return func(yield func(*JobInfo, error) bool) {
-		query := url.Values{"limit": {strconv.Itoa(listPage)}}
-		for name, value := range filter.fields() {
-			query.Set(name, value)
+		query, err := filter.query()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		query.Set("limit", strconv.Itoa(listPage))
+		if order != "" {
+			query.Set("order", string(order))
 		}
 		for {
 			var page struct {
 				Jobs   []*JobInfo `json:"jobs"`
 				Cursor *string    `json:"cursor"`
 			}
-			err := c.do(ctx, request{method: http.MethodGet, path: path("kinds", kind, "jobs"), query: query, repeatable: true}, &page)
+			err := c.do(ctx, request{method: http.MethodGet, path: kindPath(kind, "jobs"), query: query, repeatable: true}, &page)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -175,6 +218,29 @@ func (c *Client) List(ctx context.Context, kind string, filter Filter) iter.Seq2
 			}
 			query.Set("after", *page.Cursor)
 		}
+	}
+}
+
+// Count returns how many jobs [Client.List] returns with this filter. With a filter other than State, the
+// server examines all jobs of the kind, 10,000 at a time.
+func (c *Client) Count(ctx context.Context, kind string, filter Filter) (uint64, error) {
+	query, err := filter.query()
+	if err != nil {
+		return 0, err
+	}
+	for total := uint64(0); ; {
+		var part struct {
+			Matched uint64  `json:"matched"`
+			Cursor  *string `json:"cursor"`
+		}
+		err := c.do(ctx, request{method: http.MethodGet, path: kindPath(kind, "count"), query: query, repeatable: true}, &part)
+		if err != nil {
+			return 0, err
+		}
+		if total += part.Matched; part.Cursor == nil {
+			return total, nil
+		}
+		query.Set("after", *part.Cursor)
 	}
 }
 

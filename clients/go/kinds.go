@@ -72,7 +72,7 @@ func (c *Client) Kinds(ctx context.Context) ([]KindInfo, error) {
 // default settings.
 func (c *Client) Kind(ctx context.Context, kind string) (*KindInfo, error) {
 	info := &KindInfo{}
-	err := c.do(ctx, request{method: http.MethodGet, path: path("kinds", kind), repeatable: true}, info)
+	err := c.do(ctx, request{method: http.MethodGet, path: kindPath(kind), repeatable: true}, info)
 	if err != nil {
 		return nil, err
 	}
@@ -81,19 +81,19 @@ func (c *Client) Kind(ctx context.Context, kind string) (*KindInfo, error) {
 
 // Settings returns the settings of a kind.
 func (c *Client) Settings(ctx context.Context, kind string) (*Settings, error) {
-	return c.settings(ctx, request{method: http.MethodGet, path: path("kinds", kind, "settings")})
+	return c.settings(ctx, request{method: http.MethodGet, path: kindPath(kind, "settings")})
 }
 
 // SetKind sets all settings of a kind and returns them. Settings that are not specified get their
 // default.
 func (c *Client) SetKind(ctx context.Context, kind string, settings SettingsChange) (*Settings, error) {
-	return c.settings(ctx, request{method: http.MethodPut, path: path("kinds", kind), body: settings.body()})
+	return c.settings(ctx, request{method: http.MethodPut, path: kindPath(kind), body: settings.body()})
 }
 
 // ChangeKind changes the given settings of a kind and returns all of them. If two clients change the
 // settings of a kind concurrently, one change may be lost.
 func (c *Client) ChangeKind(ctx context.Context, kind string, settings SettingsChange) (*Settings, error) {
-	return c.settings(ctx, request{method: http.MethodPatch, path: path("kinds", kind), body: settings.body()})
+	return c.settings(ctx, request{method: http.MethodPatch, path: kindPath(kind), body: settings.body()})
 }
 
 func (c *Client) settings(ctx context.Context, r request) (*Settings, error) {
@@ -107,12 +107,12 @@ func (c *Client) settings(ctx context.Context, r request) (*Settings, error) {
 
 // Pause stops claims of a kind. Jobs that are running continue.
 func (c *Client) Pause(ctx context.Context, kind string) error {
-	return c.do(ctx, request{method: http.MethodPost, path: path("kinds", kind, "pause"), repeatable: true}, nil)
+	return c.do(ctx, request{method: http.MethodPost, path: kindPath(kind, "pause"), repeatable: true}, nil)
 }
 
 // Resume permits claims of a kind again.
 func (c *Client) Resume(ctx context.Context, kind string) error {
-	return c.do(ctx, request{method: http.MethodPost, path: path("kinds", kind, "resume"), repeatable: true}, nil)
+	return c.do(ctx, request{method: http.MethodPost, path: kindPath(kind, "resume"), repeatable: true}, nil)
 }
 
 // Deleted are the counts of a deleted kind.
@@ -133,7 +133,7 @@ func (c *Client) DeleteKind(ctx context.Context, kind string) (Deleted, error) {
 			Deleted
 			Cursor *string `json:"cursor"`
 		}
-		err := c.do(ctx, request{method: http.MethodDelete, path: path("kinds", kind), query: query}, &part)
+		err := c.do(ctx, request{method: http.MethodDelete, path: kindPath(kind), query: query}, &part)
 		if err != nil {
 			return total, err
 		}
@@ -179,7 +179,7 @@ func (c *Client) Upcoming(ctx context.Context, kind string, spans Upcoming) (*Up
 		query.Set("count", strconv.Itoa(spans.Count))
 	}
 	counts := &UpcomingCounts{}
-	err := c.do(ctx, request{method: http.MethodGet, path: path("kinds", kind, "upcoming"), query: query, repeatable: true}, counts)
+	err := c.do(ctx, request{method: http.MethodGet, path: kindPath(kind, "upcoming"), query: query, repeatable: true}, counts)
 	if err != nil {
 		return nil, err
 	}

@@ -117,6 +117,16 @@ func TestSchedulesAreSetChangedRunAndDeleted(t *testing.T) {
 	if err != nil || len(schedules) != 2 || schedules[1].Every != 90*time.Minute {
 		t.Errorf("got %+v, %v", schedules, err)
 	}
+	all, err := client.AllSchedules(ctx)
+	check(t, err)
+	all = slices.DeleteFunc(all, func(schedule *requeue.ScheduleInfo) bool { return schedule.Kind != kind })
+	if !reflect.DeepEqual(all, schedules) {
+		t.Errorf("got %+v", all)
+	}
+	schedule, err = client.ChangeSchedule(ctx, kind, "daily", requeue.ScheduleChange{Body: requeue.Set[any](nil)})
+	if err != nil || len(schedule.Body.(requeue.Body).Data) != 0 {
+		t.Errorf("got %+v, %v", schedule, err)
+	}
 	check(t, client.DeleteSchedule(ctx, kind, "daily"))
 	if _, err = client.GetSchedule(ctx, kind, "daily"); !errors.Is(err, requeue.ErrAbsent) {
 		t.Errorf("the error is %v", err)

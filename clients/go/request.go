@@ -19,7 +19,7 @@ import (
 // request describes a request to the server.
 type request struct {
 	method string
-	path   string
+	path   target
 	query  url.Values
 	// body is encoded as JSON, unless it is nil.
 	body any
@@ -34,6 +34,9 @@ type request struct {
 // that is nil. If the outcome of an attempt is unknown, a later one that was not done does not change
 // that, so the error is that of the former.
 func (c *Client) do(ctx context.Context, r request, result any) error {
+	if r.path.err != nil {
+		return r.path.err
+	}
 	body, err := encodeRequest(r.body)
 	if err != nil {
 		return err
@@ -101,7 +104,7 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte, result any
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout+r.wait, errTimeout)
 	defer cancel()
 	if ctx.Err() != nil {
-		return &connectionError{class: ErrNotDone, cause: ctx.Err()}
+		return &connectionError{ErrNotDone, "nothing was sent to " + c.server, ctx.Err()}
 	}
 	// While net/http waits for a connection, nothing of the request was sent. It begins again with
 	// GetConn if it repeats the request.
@@ -110,7 +113,7 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte, result any
 		GetConn: func(string) { connecting.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { connecting.Store(false) },
 	})
-	address := c.server + r.path
+	address := c.server + r.path.path
 	if len(r.query) > 0 {
 		address += "?" + r.query.Encode()
 	}
@@ -131,9 +134,9 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte, result any
 	response, err := c.http.Do(send)
 	if err != nil {
 		if connecting.Load() {
-			return &connectionError{class: ErrNotDone, cause: orCause(ctx, err)}
+			return &connectionError{ErrNotDone, "cannot connect to " + c.server, orCause(ctx, err)}
 		}
-		return &connectionError{class: ErrOutcomeUnknown, cause: orCause(ctx, err)}
+		return &connectionError{ErrOutcomeUnknown, "no response from " + c.server, orCause(ctx, err)}
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= 300 {
@@ -149,17 +152,21 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte, result any
 		err = json.Unmarshal(data, result)
 	}
 	if err != nil {
-		return &connectionError{class: ErrOutcomeUnknown, cause: fmt.Errorf("read the response: %w", orCause(ctx, err))}
+		return &connectionError{ErrOutcomeUnknown, "cannot read the response of " + c.server, orCause(ctx, err)}
 	}
 	return nil
 }
 
 var errTimeout = errors.New("the server did not respond in time")
 
-// orCause returns the reason why the context has ended, if that is the timeout of the attempt.
+// orCause returns the reason why the context has ended, if that is the timeout of the attempt. Otherwise
+// it returns err, without the URL that net/http adds.
 func orCause(ctx context.Context, err error) error {
 	if context.Cause(ctx) == errTimeout {
 		return errTimeout
+	}
+	if inner := (*url.Error)(nil); errors.As(err, &inner) {
+		return inner.Err
 	}
 	return err
 }
@@ -167,17 +174,19 @@ func orCause(ctx context.Context, err error) error {
 // connectionError is the failure of a request without a complete response.
 type connectionError struct {
 	class error
+	// what says what failed, with the URL of the server.
+	what  string
 	cause error
 }
 
 func (e *connectionError) Error() string {
-	return fmt.Sprintf("%v: %v", e.class, e.cause)
+	return fmt.Sprintf("%v: %s: %v", e.class, e.what, e.cause)
 }
 
 func (e *connectionError) Unwrap() []error { return []error{e.class, e.cause} }
 
-// path returns the path of an API resource, with its parts percent-encoded.
-func path(parts ...string) string {
+// joinPath returns the path of an API resource, with its parts percent-encoded.
+func joinPath(parts []string) string {
 	path := "/v1"
 	for _, part := range parts {
 		path += "/" + url.PathEscape(part)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -96,7 +97,7 @@ func (c *Client) SetSchedule(ctx context.Context, kind, id string, schedule Sche
 	if err != nil {
 		return nil, err
 	}
-	return c.schedule(ctx, request{method: http.MethodPut, path: path("kinds", kind, "schedules", id), body: body})
+	return c.schedule(ctx, request{method: http.MethodPut, path: itemPath(kind, "schedules", id), body: body})
 }
 
 // ChangeSchedule changes the given fields of a schedule and returns all of them. It fails with
@@ -106,12 +107,12 @@ func (c *Client) ChangeSchedule(ctx context.Context, kind, id string, change Sch
 	if err != nil {
 		return nil, err
 	}
-	return c.schedule(ctx, request{method: http.MethodPatch, path: path("kinds", kind, "schedules", id), body: body})
+	return c.schedule(ctx, request{method: http.MethodPatch, path: itemPath(kind, "schedules", id), body: body})
 }
 
 // GetSchedule returns a schedule. It fails with [ErrAbsent] if there is none.
 func (c *Client) GetSchedule(ctx context.Context, kind, id string) (*ScheduleInfo, error) {
-	return c.schedule(ctx, request{method: http.MethodGet, path: path("kinds", kind, "schedules", id)})
+	return c.schedule(ctx, request{method: http.MethodGet, path: itemPath(kind, "schedules", id)})
 }
 
 // Schedules returns the schedules of a kind.
@@ -119,21 +120,41 @@ func (c *Client) Schedules(ctx context.Context, kind string) ([]*ScheduleInfo, e
 	var response struct {
 		Schedules []*ScheduleInfo `json:"schedules"`
 	}
-	err := c.do(ctx, request{method: http.MethodGet, path: path("kinds", kind, "schedules"), repeatable: true}, &response)
+	err := c.do(ctx, request{method: http.MethodGet, path: kindPath(kind, "schedules"), repeatable: true}, &response)
 	return response.Schedules, err
+}
+
+// AllSchedules returns the schedules of all kinds, sorted by kind and id.
+func (c *Client) AllSchedules(ctx context.Context) ([]*ScheduleInfo, error) {
+	schedules, query := []*ScheduleInfo{}, url.Values{}
+	for {
+		var page struct {
+			Schedules []*ScheduleInfo `json:"schedules"`
+			Cursor    *string         `json:"cursor"`
+		}
+		err := c.do(ctx, request{method: http.MethodGet, path: path("schedules"), query: query, repeatable: true}, &page)
+		if err != nil {
+			return nil, err
+		}
+		schedules = append(schedules, page.Schedules...)
+		if page.Cursor == nil {
+			return schedules, nil
+		}
+		query.Set("after", *page.Cursor)
+	}
 }
 
 // DeleteSchedule removes a schedule. Its jobs stay. It fails with [ErrAbsent] if there is no such
 // schedule.
 func (c *Client) DeleteSchedule(ctx context.Context, kind, id string) error {
-	return c.do(ctx, request{method: http.MethodDelete, path: path("kinds", kind, "schedules", id)}, nil)
+	return c.do(ctx, request{method: http.MethodDelete, path: itemPath(kind, "schedules", id)}, nil)
 }
 
 // RunSchedule starts a run now, in addition to those of the schedule. It fails with [ErrAbsent] if
 // there is no such schedule.
 func (c *Client) RunSchedule(ctx context.Context, kind, id string) (PutResult, error) {
 	var result PutResult
-	err := c.do(ctx, request{method: http.MethodPost, path: path("kinds", kind, "schedules", id, "run")}, &result)
+	err := c.do(ctx, request{method: http.MethodPost, path: itemPath(kind, "schedules", id, "run")}, &result)
 	return result, err
 }
 
@@ -169,27 +190,7 @@ func (s ScheduleChange) body(codec Codec) (changes, error) {
 	add(body, "paused", s.Paused, asIs)
 	add(body, "starts_at", s.StartsAt, asTime)
 	add(body, "ends_at", s.EndsAt, asTime)
-	if s.Body.value == nil {
-		return body, nil
-	}
-	wire, err := encodeBody(codec, *s.Body.value)
-	if err != nil {
-		return nil, err
-	}
-	// Only the form that the body has: null would mean the default.
-	if wire.JSON != nil {
-		body["body"] = wire.JSON
-	}
-	if wire.Text != nil {
-		body["body_text"] = *wire.Text
-	}
-	if wire.Base64 != nil {
-		body["body_base64"] = *wire.Base64
-	}
-	if wire.ContentType != "" {
-		body["content_type"] = wire.ContentType
-	}
-	return body, nil
+	return body, addBody(body, s.Body, codec)
 }
 
 // UnmarshalJSON reads a schedule of a response.

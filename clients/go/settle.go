@@ -2,6 +2,7 @@ package requeue
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -77,10 +78,15 @@ type SettleResult struct {
 func (c *Client) Settle(ctx context.Context, settlements []Settlement) ([]SettleResult, error) {
 	leases := make([]wireSettlement, len(settlements))
 	for i, settlement := range settlements {
+		if job := settlement.Job; job == nil {
+			return nil, invalid(fmt.Sprintf("leases[%d].job", i), "it is nil")
+		} else if job.Receipt == "" {
+			return nil, invalid(fmt.Sprintf("leases[%d].receipt", i), "it is empty: the job was not claimed")
+		}
 		leases[i] = settlement.toWire()
 	}
 	return batch[settleEntry](ctx, c, request{
-		method: http.MethodPost, path: "/v1/settle", body: map[string]any{"leases": leases}, repeatable: true,
+		method: http.MethodPost, path: path("settle"), body: map[string]any{"leases": leases}, repeatable: true,
 	}, len(leases))
 }
 

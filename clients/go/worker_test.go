@@ -135,7 +135,7 @@ func TestABodyThatCannotBeDecodedIsBuriedWithAReason(t *testing.T) {
 		check(t, err)
 		return info.Dead == 3 && info.Pending+info.Leased == 0
 	})
-	for job, err := range client.List(ctx, kind, requeue.Filter{}) {
+	for job, err := range client.List(ctx, kind, requeue.Filter{}, requeue.ByID) {
 		check(t, err)
 		if reason := job.Failures[0].Error; job.Attempts != 1 || !strings.Contains(reason, kind) || !strings.Contains(reason, "body") {
 			t.Errorf("%s: %q", job.ID, reason)
