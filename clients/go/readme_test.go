@@ -7,20 +7,32 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"requeue.invalid/requeue"
 )
 
-func TestTheProgramOfTheReadmeRuns(t *testing.T) {
-	t.Parallel()
-	client, kind := newClient(t), newKind(t)
+// blocks returns the blocks of Go of the README.
+func blocks(t *testing.T) []string {
+	t.Helper()
 	readme, err := os.ReadFile("README.md")
 	check(t, err)
-	_, program, _ := strings.Cut(string(readme), "```go\n")
-	program, _, _ = strings.Cut(program, "```\n")
+	var found []string
+	for _, rest := range strings.Split(string(readme), "```go\n")[1:] {
+		block, _, _ := strings.Cut(rest, "```\n")
+		found = append(found, block)
+	}
+	return found
+}
+
+// build builds a program against the module as it is here, and returns its path.
+func build(t *testing.T, program string) string {
+	t.Helper()
 	module, err := os.Getwd()
 	check(t, err)
 	directory := t.TempDir()
 	for name, content := range map[string]string{
-		"main.go": strings.ReplaceAll(program, "order.remind", kind),
+		"main.go": program,
 		"go.mod": "module example.org/readme\n\ngo 1.23\n\n" +
 			"require requeue.invalid/requeue v0.0.0\n" +
 			"replace requeue.invalid/requeue => " + module + "\n",
@@ -31,12 +43,46 @@ func TestTheProgramOfTheReadmeRuns(t *testing.T) {
 	build.Dir = directory
 	build.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off")
 	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
+		t.Fatalf("%v: %s\n%s", err, output, program)
 	}
+	return filepath.Join(directory, "program")
+}
+
+func TestTheOtherExamplesOfTheReadmeRun(t *testing.T) {
+	t.Parallel()
+	blocks := blocks(t)
+	if len(blocks) < 5 {
+		t.Fatalf("there are %d blocks", len(blocks))
+	}
+	program := "package main\n\nimport (\n\"context\"\n\"errors\"\n\"log\"\n\"time\"\n\n\"requeue.invalid/requeue\"\n)\n\n" +
+		"var _ = errors.Is\n\ntype Remind struct { To string `json:\"to\"` }\n\n" +
+		"func check(err error) { if err != nil { log.Fatal(err) } }\n\n" +
+		"func main() {\nctx := context.Background()\nclient, err := requeue.New()\ncheck(err)\n"
+	for _, block := range blocks[1:] {
+		program += "func() {\n" + block + "}()\n"
+	}
+	server := startServer(t)
+	running := exec.Command(build(t, program+"}\n"))
+	running.Env = append(os.Environ(), "REQUEUE_SERVER="+server.url)
+	output, err := running.CombinedOutput()
+	if err != nil || !strings.Contains(string(output), "report.send daily next: [") {
+		t.Errorf("%v: %s", err, output)
+	}
+	client := newClient(t, requeue.WithServer(server.url))
+	job, err := client.Get(ctx, "order.remind", "order-43")
+	if err != nil || string(job.Body.Data) != `{"to":"bob@example.org"}` || time.Until(job.Due) < 70*time.Hour {
+		t.Errorf("got %+v, %v", job, err)
+	}
+}
+
+func TestTheProgramOfTheReadmeRuns(t *testing.T) {
+	t.Parallel()
+	client, kind := newClient(t), newKind(t)
+	program := build(t, strings.ReplaceAll(blocks(t)[0], "order.remind", kind))
 
 	// If the program does not put the job, there is nothing to be acked.
 	put(t, client, kind, "marker", map[string]string{"to": "the test"})
-	running := exec.Command(filepath.Join(directory, "program"))
+	running := exec.Command(program)
 	var output strings.Builder
 	running.Stderr = &output
 	check(t, running.Start())
