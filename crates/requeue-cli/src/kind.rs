@@ -10,6 +10,7 @@ use crate::times;
 use clap::Subcommand;
 use requeue_http::Problem;
 use requeue_http::client::path;
+use requeue_http::times::parse_rate;
 use requeue_http::wire::{
     BackoffPatch, KeepDoneJson, ParseContext, RateJson, RetentionPatch, SettingsJson, SettingsPatch,
 };
@@ -80,7 +81,7 @@ pub(crate) struct Args {
     /// Maximum number of leased jobs; `none` for no limit
     #[arg(long, value_name = "N", value_parser = concurrency)]
     concurrency: Option<Concurrency>,
-    /// Maximum number of jobs per time, such as 100/1m; `none` for any number
+    /// Maximum number of jobs per time, such as 10/s or 100/1m; `none` for any number
     #[arg(long, value_name = "JOBS/TIME", value_parser = rate)]
     rate: Option<RateArg>,
     /// How many jobs may be claimed together after a pause [default: what --rate allows in 100ms, at least 1]
@@ -168,10 +169,8 @@ fn rate(text: &str) -> Result<RateArg, String> {
     if text == "none" {
         return Ok(RateArg(None));
     }
-    let expected = "expected jobs per time, such as 100/1m, or `none`";
-    let (jobs, per) = text.split_once('/').ok_or(expected)?;
-    let jobs = jobs.parse().map_err(|_| expected.to_owned())?;
-    Ok(RateArg(Some((jobs, times::duration(per).map_err(|error| error.to_string())?))))
+    let rate = parse_rate(text).map_err(|error| format!("{error}, or `none`"))?;
+    Ok(RateArg(Some(rate)))
 }
 
 impl Args {
@@ -204,11 +203,8 @@ impl Args {
             max_attempts: self.max_attempts,
             concurrency: self.concurrency.map(|set| set.0),
             rate: self.rate.map(|RateArg(rate)| {
-                rate.map(|(jobs, per)| RateJson {
-                    jobs,
-                    per: times::show_duration(per),
-                    burst: self.burst,
-                })
+                let (per, burst) = (times::show_duration, self.burst);
+                rate.map(|(jobs, time)| RateJson { jobs, per: per(time), burst }.into())
             }),
             ageing: self.ageing.map(|DurationOrNone(ageing)| text(ageing)),
             keep_done: self.keep_done_patch().map_err(CliError::usage)?,
@@ -425,6 +421,8 @@ mod tests {
         let day = Duration::from_secs(86_400);
         assert_eq!(settings.keep_done, Some(Retention { age: day, count: 5 }));
         assert_eq!(settings.rate, Some(Rate::new(100, Duration::from_secs(60))));
+        let settings = apply("mail --rate 10/s", settings);
+        assert_eq!(settings.rate, Some(Rate::new(10, Duration::from_secs(1))));
         let settings = apply("mail --keep-done none --rate none --ageing none", settings);
         assert_eq!((settings.keep_done, settings.rate, settings.ageing), (None, None, None));
         assert!(args("mail --keep-done none --keep-done-count 5").patch().is_err());

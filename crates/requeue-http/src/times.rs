@@ -10,6 +10,7 @@
 mod calendar;
 mod duration;
 mod error;
+mod rate;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -17,6 +18,7 @@ mod zone;
 
 pub use duration::{parse_duration, show_duration};
 pub use error::TimeError;
+pub use rate::parse_rate;
 pub use time::{parse_time, show_time};
 pub use zone::Zone;
 

@@ -42,7 +42,7 @@ pub use job::{
 };
 pub use kind::{
     BackoffJson, BackoffPatch, KeepDoneJson, KindDeleted, KindList, KindStats, RateJson,
-    RetentionJson, RetentionPatch, SettingsJson, SettingsPatch,
+    RateSetting, RetentionJson, RetentionPatch, SettingsJson, SettingsPatch,
 };
 pub use monitoring::{
     AccessJson, EXPIRED_IN_A_ROW, Forecast, ForecastQuery, Horizon, LATE_AFTER, NodeProblemJson,

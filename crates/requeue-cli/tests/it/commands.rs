@@ -463,7 +463,7 @@ fn a_kind_with_a_rate_limit_is_throttled() {
     dir.ask(&["kind", "sms", "--rate", "0/1s"])
         .code(2)
         .complains("the number of jobs of the rate is 0");
-    dir.ask(&["kind", "sms", "--rate", "5"]).code(2).complains("such as 100/1m, or `none`");
+    dir.ask(&["kind", "sms", "--rate", "5"]).code(2).complains("such as 10/s or 100/1m, or `none`");
     dir.ask(&["kind", "sms", "--burst", "5"]).code(2).complains("--rate");
     dir.ask(&["kind", "sms", "--rate", "none"]).ok();
     claim(&dir, "sms");

@@ -31,6 +31,12 @@ pub enum TimeError {
         /// The longest duration.
         limit: Duration,
     },
+    /// The text is not a rate.
+    #[error("{text:?} is not a rate: write jobs per time, such as 10/s or 100/1m")]
+    Rate {
+        /// The text.
+        text: String,
+    },
     /// The text is not a time.
     #[error("{text:?} is not a time: {reason}")]
     Time {

@@ -7,10 +7,13 @@ use super::parse::{
 };
 use super::push::{PushJson, PushStateJson};
 use crate::problem::{Problem, ProblemType};
-use crate::times::{show_duration, show_time};
+use crate::times::{parse_rate, show_duration, show_time};
 use requeue_jobs::limits::READY_COUNT_CAP;
 use requeue_jobs::{Backoff, Counts, Fence, Generation, Kind, KindView, Rate, Retention, Settings};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The settings of a kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,6 +104,61 @@ pub struct RateJson {
     pub burst: Option<u32>,
 }
 
+/// A rate limit to set: the whole object, or a text for the default burst.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+pub enum RateSetting {
+    /// Jobs per time, such as `10/s` or `100/1m`.
+    Text(String),
+    /// The rate limit as an object.
+    Limit(RateJson),
+}
+
+impl From<RateJson> for RateSetting {
+    fn from(rate: RateJson) -> Self {
+        RateSetting::Limit(rate)
+    }
+}
+
+/// Written by hand, because the error of an untagged enum does not say what is wrong.
+impl<'de> Deserialize<'de> for RateSetting {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        struct RateVisitor;
+
+        impl<'de> Visitor<'de> for RateVisitor {
+            type Value = RateSetting;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text such as \"10/s\", or an object")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<RateSetting, E> {
+                Ok(RateSetting::Text(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RateSetting, A::Error> {
+                RateJson::deserialize(MapAccessDeserializer::new(map)).map(RateSetting::Limit)
+            }
+        }
+
+        input.deserialize_any(RateVisitor)
+    }
+}
+
+impl RateSetting {
+    fn read(&self, context: &ParseContext) -> Result<Rate, Problem> {
+        match self {
+            RateSetting::Limit(rate) => rate.read(context),
+            RateSetting::Text(text) => {
+                let (jobs, per) =
+                    parse_rate(text).map_err(|error| Problem::from(error).at("rate"))?;
+                Ok(Rate::new(jobs, per))
+            }
+        }
+    }
+}
+
 /// Exponential backoff with jitter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Backoff))]
@@ -179,7 +237,7 @@ impl From<SettingsJson> for SettingsPatch {
             }),
             max_attempts: Some(text.max_attempts),
             concurrency: Some(text.concurrency),
-            rate: Some(text.rate),
+            rate: Some(text.rate.map(RateSetting::from)),
             ageing: Some(text.ageing),
             keep_done: Some(text.keep_done),
             push: Some(text.push),
@@ -230,13 +288,9 @@ pub struct SettingsPatch {
     )]
     pub concurrency: Option<Option<u32>>,
     /// How many jobs of this kind may be claimed per time; `null` for any number. Default: `null`.
-    #[serde(
-        default,
-        deserialize_with = "nullable_object",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<RateJson>))]
-    pub rate: Option<Option<RateJson>>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<RateSetting>))]
+    pub rate: Option<Option<RateSetting>>,
     /// The time after which a ready job gains a level of priority, from `1ms`; `null` for never.
     /// Default: `10m`.
     #[serde(

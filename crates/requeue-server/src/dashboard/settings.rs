@@ -11,7 +11,7 @@ use axum::http::Method;
 use axum::response::Response;
 use maud::{Markup, html};
 use requeue_http::wire::{
-    BackoffPatch, KeepDoneJson, RateJson, RetentionPatch, SettingsJson, SettingsPatch,
+    BackoffPatch, KeepDoneJson, RateJson, RateSetting, RetentionPatch, SettingsJson, SettingsPatch,
 };
 use requeue_http::{Problem, ProblemType};
 use serde::Deserialize;
@@ -114,7 +114,7 @@ impl SettingsForm {
             }),
             max_attempts: number("max_attempts", &self.max_attempts)?,
             concurrency: Some(number("concurrency", &self.concurrency)?),
-            rate: Some(rate),
+            rate: Some(rate.map(RateSetting::from)),
             ageing: Some(given(&self.ageing)),
             retention: Some(RetentionPatch {
                 age: given(&self.retention_age),

@@ -45,6 +45,8 @@ fn put_sets_all_settings_and_patch_sets_some() {
         (json!({"max_attempts": 9, "paused": null}), "/max_attempts", json!(9)),
         (json!({"concurrency": null}), "/concurrency", json!(null)),
         (json!({"rate": {"jobs": 5, "per": "1s"}}), "/rate", json!({"jobs": 5, "per": "1s"})),
+        (json!({"rate": "1/h"}), "/rate", json!({"jobs": 1, "per": "1h"})),
+        (json!({"rate": " 2 / 12h "}), "/rate", json!({"jobs": 2, "per": "12h"})),
         (json!({"rate": null}), "/rate", json!(null)),
         (json!({"ageing": "90s"}), "/ageing", json!("1m30s")),
         (json!({"keep_done": {"count": 5}}), "/keep_done", json!({"for": "1d", "count": 5})),

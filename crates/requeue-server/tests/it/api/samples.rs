@@ -19,7 +19,10 @@ pub(crate) fn all() -> Vec<Sample> {
         "body": {"a": [1]}, "content_type": "application/json", "delay": "1h", "priority": 7,
         "mode": "debounce", "max_wait": "2h", "if_absent": false, "if_new": false, "if_generation": null,
     });
-    let reschedule = json!({"delay": "2h", "priority": 3, "body": [1], "if_generation": null});
+    let reschedule = json!({
+        "body": {"a": [1]}, "content_type": "application/json", "delay": "1h", "priority": 7,
+        "if_generation": null,
+    });
     let mut of_kind = put.clone();
     of_kind["id"] = json!("sample");
     let mut of_any = of_kind.clone();
