@@ -19,7 +19,7 @@ pub use reschedule::RescheduleJob;
 use crate::claim::{Change, ChangeKind, Changed, Reschedule, Settle, Settled, Settlement};
 #[cfg(feature = "cron")]
 use crate::cron::TickTurn;
-use crate::error::{ChangeError, PutError, SettleError, StoreError};
+use crate::error::{ChangeError, PutAllError, PutError, SettleError, StoreError};
 use crate::job::{Body, JobView, kept_error};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::names::{JobId, Kind};
@@ -213,8 +213,10 @@ impl Jobs {
         PutFuture::new(&self.shared.puts, put)
     }
 
-    /// Puts many jobs, in as few calls of the store as its [limits](crate::limits) allow. Each has a
-    /// result of its own, in the same order.
+    /// Puts many jobs, in as few calls of the store as its [limits](crate::limits) allow. Returns what
+    /// became of each, in the same order.
+    ///
+    /// Fails if some of them were not put. The error has the result of each, and the others were put.
     ///
     /// ```
     /// use requeue_jobs::{Jobs, MemoryStore};
@@ -226,9 +228,8 @@ impl Jobs {
     /// let orders = ["order-1", "order-2"];
     /// let after = Duration::from_secs(300);
     /// let puts = orders.map(|order| jobs.put("order.remind", order, "unpaid").after(after));
-    /// for placed in jobs.put_all(puts).await {
-    ///     placed?;
-    /// }
+    /// let placed = jobs.put_all(puts).await?;
+    /// assert_eq!(placed.len(), 2);
     /// assert_eq!(jobs.kind("order.remind").await?.counts.pending, 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
@@ -236,7 +237,7 @@ impl Jobs {
     pub async fn put_all(
         &self,
         puts: impl IntoIterator<Item = PutJob>,
-    ) -> Vec<Result<Placed, PutError>> {
+    ) -> Result<Vec<Placed>, PutAllError> {
         let mut results: Vec<Option<Result<Placed, PutError>>> = Vec::new();
         let (mut batch, mut positions, mut bytes) = (Vec::new(), Vec::new(), 0);
         for put in puts {
@@ -256,7 +257,11 @@ impl Jobs {
             }
         }
         self.put_batch(&mut batch, &mut positions, &mut results).await;
-        results.into_iter().flatten().collect()
+        let results: Vec<_> = results.into_iter().flatten().collect();
+        if results.iter().any(Result::is_err) {
+            return Err(PutAllError { results });
+        }
+        Ok(results.into_iter().flatten().collect())
     }
 
     /// Puts a batch. Its results belong to these positions of `results`.

@@ -1,7 +1,9 @@
 //! The errors, grouped by what the caller does next.
 
 use crate::names::{JobId, Kind};
+use crate::put::Placed;
 use crate::receipt::{Generation, Receipt};
+use std::fmt;
 use std::time::Duration;
 
 /// An invalid argument. The store has changed nothing. Repeating the call does not help: correct it
@@ -144,6 +146,29 @@ pub enum StoreError {
         reason: String,
     },
 }
+
+/// Some of the jobs of [`Jobs::put_all`](crate::Jobs::put_all) were not put. The others were.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutAllError {
+    /// The result of each job, in order.
+    pub results: Vec<Result<Placed, PutError>>,
+}
+
+impl fmt::Display for PutAllError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed = |result: &Result<Placed, PutError>| result.as_ref().err().cloned();
+        let mut errors = self.results.iter().map(failed).enumerate();
+        let first = errors.find_map(|(number, error)| Some((number, error?)));
+        let failed = self.results.iter().filter(|result| result.is_err()).count();
+        write!(f, "{failed} of {} jobs were not put", self.results.len())?;
+        match first {
+            Some((number, error)) => write!(f, "; the first is number {number}: {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for PutAllError {}
 
 /// Why a put failed. It has changed nothing, except possibly after [`StoreError::Unknown`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -99,7 +99,7 @@ pub use cron::{
     Missed, RuleError, Schedule, ScheduleCondition, ScheduleSpec, ScheduleTimes, Tick, TickJob,
     Ticked,
 };
-pub use error::{ChangeError, Invalid, PutError, SettleError, StoreError};
+pub use error::{ChangeError, Invalid, PutAllError, PutError, SettleError, StoreError};
 pub use job::{
     Body, DoneView, FailedAttempt, JobState, JobView, LeaseView, SuccessorView, kept_error,
 };

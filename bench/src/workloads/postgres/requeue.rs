@@ -61,9 +61,7 @@ impl Queue for Requeue {
                 None => put,
             }
         };
-        for placed in self.jobs.put_all(jobs.iter().map(put)).await {
-            placed.expect("the server responds");
-        }
+        self.jobs.put_all(jobs.iter().map(put)).await.expect("the server responds");
     }
 
     async fn fill(&self, count: usize) {

@@ -161,8 +161,7 @@ async fn hung_worker(scenario: Arc<Scenario>, mut random: Random) {
 }
 
 async fn put(jobs: &Jobs, puts: impl IntoIterator<Item = PutJob>) {
-    let failed = jobs.put_all(puts).await.into_iter().find_map(Result::err);
-    if let Some(error) = failed {
+    if let Err(error) = jobs.put_all(puts).await {
         report(&error).await;
     }
 }

@@ -8,7 +8,7 @@ use super::shop::{
     CLEANUP, CRM_SYNC, Customer, FEED_APPLY, INVOICE_SEND, Invoice, NEWSLETTER_SEND, ORDER_CLOSE,
     ORDER_REMIND, Order, PARTNER_NOTIFY, REPORT_DAILY, SMS_SEND,
 };
-use crate::error::Result;
+use crate::error::{CliError, Exit, Result};
 use crate::times;
 use requeue_http::HttpStore;
 use requeue_http::client::path;
@@ -41,9 +41,8 @@ pub(super) async fn seed(
         http.call::<Value>("PATCH", &path(&["v1", "kinds", kind]), Some(&patch)).await?;
     }
     schedules(scenario).await?;
-    for placed in scenario.jobs.put_all(puts(scenario, random)).await {
-        placed?;
-    }
+    let put = scenario.jobs.put_all(puts(scenario, random)).await;
+    put.map_err(|error| CliError::from_error(Exit::Failed, &error))?;
     Ok(())
 }
 

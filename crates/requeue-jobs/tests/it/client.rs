@@ -157,15 +157,18 @@ fn many_puts_are_split_into_calls_and_each_has_its_result() {
         let (jobs, _clock) = jobs();
         let count = limits::MAX_BATCH + 5;
         let puts = (0..count).map(|n| jobs.put("k", &n.to_string(), "").if_absent());
-        assert!(jobs.put_all(puts).await.iter().all(Result::is_ok));
+        assert_eq!(jobs.put_all(puts).await.unwrap().len(), count);
         assert_eq!(jobs.kind("k").await.unwrap().counts.pending, count as u64);
         let puts = ["new", "", "3"].map(|id| jobs.put("k", id, "").if_absent());
-        let results = jobs.put_all(puts).await;
+        let error = jobs.put_all(puts).await.unwrap_err();
+        let text = "2 of 3 jobs were not put; the first is number 1: the id must not be empty";
+        assert_eq!(error.to_string(), text);
+        let results = error.results;
         assert_eq!(results.len(), 3);
         assert_eq!(results[0].as_ref().unwrap().outcome, PutOutcome::Created);
         assert!(results[1].as_ref().unwrap_err().to_string().contains("the id"));
         assert!(matches!(results[2], Err(PutError::Exists { .. })));
-        assert!(jobs.put_all([]).await.is_empty());
+        assert_eq!(jobs.put_all([]).await, Ok(vec![]));
     });
 }
 
@@ -176,7 +179,7 @@ fn many_large_puts_are_split_by_their_bytes() {
         let body = vec![0; limits::MAX_BODY_LEN];
         let count = limits::MAX_BATCH_BYTES / limits::MAX_BODY_LEN + 1;
         let puts = (0..count).map(|n| jobs.put("k", &n.to_string(), &body));
-        assert!(jobs.put_all(puts).await.iter().all(Result::is_ok));
+        assert_eq!(jobs.put_all(puts).await.unwrap().len(), count);
     });
 }
 

@@ -27,9 +27,7 @@ async fn nodes_share_the_work_and_take_over_from_one_that_dies() {
     };
     let (dies, survives) = (node("node-1"), node("node-2"));
     let puts = (0..JOBS).map(|id| dies.jobs.put(KIND, &format!("job-{id}"), "{}"));
-    for placed in dies.jobs.put_all(puts).await {
-        placed.unwrap();
-    }
+    dies.jobs.put_all(puts).await.unwrap();
     push(&dies);
     until("the first node has sent its requests", || receiver.stalled() == 20).await;
     push(&survives);
@@ -78,7 +76,7 @@ async fn two_nodes_deliver_each_job_once_as_long_as_both_live() {
         node.pusher.set(kind(), Some(target));
     }
     let puts = (0..200).map(|id| nodes[0].jobs.put(KIND, &format!("job-{id}"), "{}"));
-    nodes[0].jobs.put_all(puts).await;
+    nodes[0].jobs.put_all(puts).await.unwrap();
     let done = |node: &Node| node.pusher.status().kinds.remove(0).deliveries.done;
     until("all jobs were delivered", || nodes.iter().map(done).sum::<u64>() == 200).await;
     assert_eq!(receiver.count(), 200);
@@ -106,7 +104,7 @@ async fn every_job_is_delivered_whatever_the_receivers_do_at_first() {
         let set = |settings: &mut Settings| settings.max_attempts = 1000;
         jobs.change_settings(kind, set).await.unwrap();
         let puts = (0..100).map(|id| jobs.put(kind, &format!("job-{id}"), "{}"));
-        jobs.put_all(puts).await;
+        jobs.put_all(puts).await.unwrap();
         for node in &nodes {
             let config = config(&receivers[i % 2].url(), json!({"concurrency": 3 + i}));
             let target = PushTarget::webhook(config, &node.client).unwrap();

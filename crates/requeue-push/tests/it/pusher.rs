@@ -47,9 +47,7 @@ impl Node {
 
     async fn put(&self, ids: impl IntoIterator<Item = usize>) {
         let puts = ids.into_iter().map(|id| self.jobs.put(KIND, &format!("job-{id:04}"), "{}"));
-        for placed in self.jobs.put_all(puts).await {
-            placed.unwrap();
-        }
+        self.jobs.put_all(puts).await.unwrap();
     }
 
     fn push(&self, kind: &str, url: &str, more: Value) {
@@ -409,7 +407,7 @@ async fn a_kind_whose_target_hangs_does_not_stop_the_others() {
     node.pusher = Pusher::start(&node.jobs, "node-1", options).unwrap();
     for name in ["hangs-1", "hangs-2", "hangs-3"] {
         let puts = (0..50).map(|id| node.jobs.put(name, &id.to_string(), "{}"));
-        node.jobs.put_all(puts).await;
+        node.jobs.put_all(puts).await.unwrap();
         node.push(name, &hangs.url(), json!({"concurrency": 1000}));
     }
     until("three kinds hang", || node.pusher.status().in_flight >= 28).await;

@@ -49,9 +49,7 @@ async fn most(count: usize, len: usize, max_in_flight: usize, max_bytes: usize) 
     let jobs = Jobs::with_clock(Arc::new(store), &clock);
     let body = vec![b'x'; len];
     let puts = (0..count).map(|id| jobs.put(KIND, &id.to_string(), &body));
-    for placed in jobs.put_all(puts).await {
-        placed.unwrap();
-    }
+    jobs.put_all(puts).await.unwrap();
     let mut options = PusherOptions::default();
     options.clock = WallClock::manual(&clock, BEGAN_AT);
     (options.max_in_flight, options.max_bytes) = (max_in_flight, max_bytes);
