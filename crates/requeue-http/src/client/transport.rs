@@ -150,7 +150,7 @@ impl Transport {
                 Err(error) => drop(head.send(Err(error))),
                 Ok((response, _connection)) => {
                     drop(head.send(Ok(response.status())));
-                    forward(response.into_body(), pace, &to).await;
+                    forward(&sender.pool.address.url, response.into_body(), pace, &to).await;
                 }
             }
         });
@@ -163,6 +163,7 @@ impl Transport {
 
 impl Sender {
     async fn send(&self, call: HttpCall) -> Result<HttpResponse, TransportError> {
+        let url = &self.pool.address.url;
         let mut pace = call.wait.map(|_| Pace::new(self.response_timeout));
         let max_len = max_response_len(&call.method, &call.path);
         let (mut response, connection) = self.begin(call).await?;
@@ -170,7 +171,7 @@ impl Sender {
         let mut bytes = Vec::new();
         if !status.is_success() {
             // The beginning of an error is enough. The rest is not read, so the connection is closed.
-            while let Some(chunk) = next_chunk(response.body_mut(), &mut pace).await? {
+            while let Some(chunk) = next_chunk(url, response.body_mut(), &mut pace).await? {
                 let left = MAX_ERROR_LEN - bytes.len();
                 bytes.extend_from_slice(&chunk[..chunk.len().min(left)]);
                 if chunk.len() > left {
@@ -180,13 +181,14 @@ impl Sender {
             self.pool.keep(connection).await;
             return Ok(HttpResponse { status, bytes });
         }
-        let too_long =
-            || TransportError::Unknown(format!("the response is longer than {max_len} bytes"));
+        let too_long = || {
+            TransportError::Unknown(format!("{url}: the response is longer than {max_len} bytes"))
+        };
         // The length that the server announces, before any of it is read.
         if response.body().size_hint().lower() > max_len as u64 {
             return Err(too_long());
         }
-        while let Some(chunk) = next_chunk(response.body_mut(), &mut pace).await? {
+        while let Some(chunk) = next_chunk(url, response.body_mut(), &mut pace).await? {
             if chunk.len() > max_len - bytes.len() {
                 return Err(too_long());
             }
@@ -229,6 +231,7 @@ impl Sender {
 
 /// Returns the next chunk of a response, or `None` at its end. Fails if the server sends too slowly.
 async fn next_chunk(
+    url: &str,
     body: &mut Incoming,
     pace: &mut Option<Pace>,
 ) -> Result<Option<Bytes>, TransportError> {
@@ -243,13 +246,16 @@ async fn next_chunk(
                     _ => 0,
                 };
                 pace.took(began.elapsed(), len);
-                frame.map_err(|_| TransportError::Unknown(pace.complaint(patience)))?
+                frame.map_err(|_| {
+                    TransportError::Unknown(format!("{url}: {}", pace.complaint(patience)))
+                })?
             }
         };
         match frame {
             None => return Ok(None),
             Some(Err(error)) => {
-                let reason = format!("the response was interrupted: {}", error_chain(&error));
+                let reason =
+                    format!("{url}: the response was interrupted: {}", error_chain(&error));
                 return Err(TransportError::Unknown(reason));
             }
             // Frames other than data, such as trailers, are ignored.
@@ -264,12 +270,13 @@ async fn next_chunk(
 
 /// Sends the chunks of a response to the caller, until its end or the first error.
 async fn forward(
+    url: &str,
     mut body: Incoming,
     mut pace: Option<Pace>,
     to: &mpsc::Sender<Result<Bytes, TransportError>>,
 ) {
     loop {
-        let chunk = match next_chunk(&mut body, &mut pace).await {
+        let chunk = match next_chunk(url, &mut body, &mut pace).await {
             Ok(None) => return,
             Ok(Some(bytes)) => Ok(bytes),
             Err(error) => Err(error),
