@@ -16,7 +16,7 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from requeue_client import GiveUp, Job, RequeueAfter, RetryAfter, Worker
+from requeue_client import Client, GiveUp, Job, Problem, RequeueAfter, RetryAfter, Worker
 from requeue_client.times import seconds
 
 POLL = 0.02
@@ -58,6 +58,8 @@ def work(job: Job) -> Generator[None, None, Any]:
         case "retry_after" if job.attempt == 1:
             end(job, "retry_after")
             raise RetryAfter(body["delay"], body["error"])
+        case "reschedule":
+            emit("rescheduled", id=body["id"], result=reschedule(job))
         case "sleep" | "block" | "stubborn":
             ends_at = time.monotonic() + seconds(body.get("for", "1000000s"))
             while time.monotonic() < ends_at:
@@ -66,6 +68,18 @@ def work(job: Job) -> Generator[None, None, Any]:
             pass
     end(job, "return")
     return body.get("result")
+
+
+def reschedule(job: Job) -> str:
+    """Reschedules another job. Returns the outcome, or the name of the problem."""
+    change = {name: job.body[name] for name in ("delay", "priority", "body") if name in job.body}
+    if job.body.get("if_own_generation"):
+        change["if_generation"] = job.generation
+    with Client() as client:
+        try:
+            return client.reschedule(job.kind, job.body["id"], **change).outcome
+        except Problem as problem:
+            return problem.name
 
 
 def is_stubborn(job: Job) -> bool:

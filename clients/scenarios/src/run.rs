@@ -187,6 +187,9 @@ fn worker_event(line: &Value) -> Option<String> {
     let id = line["id"].as_str().unwrap_or_default();
     match event {
         "start" | "end" | "lost" => Some(format!("{event} {id}")),
+        "rescheduled" => {
+            Some(format!("rescheduled {id} {}", line["result"].as_str().unwrap_or_default()))
+        }
         "failed" => Some(format!("failed {id} {}", line["next"].as_str().unwrap_or_default())),
         "stopped" => {
             let why = line["why"].as_str().unwrap_or_default();

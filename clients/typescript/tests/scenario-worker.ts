@@ -11,6 +11,7 @@ import {
   type Job,
   JobStopped,
   milliseconds,
+  ProblemError,
   RequeueAfter,
   RetryAfter,
   Worker,
@@ -33,6 +34,11 @@ interface Step {
   attempt?: number;
   delay?: Duration;
   for?: Duration;
+  /** What to reschedule. */
+  id?: string;
+  priority?: number;
+  body?: Step;
+  if_own_generation?: boolean;
 }
 
 const { kind, timeout, ...options } = JSON.parse(process.argv[2] ?? "") as Arguments;
@@ -47,7 +53,26 @@ function stopped(job: Job<unknown>): void {
   print({ event: "stopped", id: job.id, why: reason instanceof JobStopped ? reason.why : String(reason) });
 }
 
-const worker = new Worker<Record<string, Step>>(new Client(), {
+/** Reschedules another job. Returns the outcome, or the name of the problem. */
+async function reschedule(job: Job<Step>): Promise<string> {
+  const { id = "", delay, priority, body, if_own_generation } = job.body;
+  try {
+    const result = await client.reschedule(job.kind, id, {
+      ...(delay === undefined ? {} : { delay }),
+      ...(priority === undefined ? {} : { priority }),
+      ...(body === undefined ? {} : { body }),
+      ...(if_own_generation ? { ifGeneration: job.generation } : {}),
+    });
+    return result.outcome;
+  } catch (error) {
+    if (error instanceof ProblemError) return error.problem;
+    throw error;
+  }
+}
+
+const client = new Client<Record<string, Step>>();
+
+const worker = new Worker<Record<string, Step>>(client, {
   ...options,
   onFailure: (job, _, next) => print({ event: "failed", id: job.id, attempt: job.attempt, next }),
   onLost: (job) => print({ event: "lost", id: job.id }),
@@ -90,6 +115,9 @@ worker.on(kind, timeout === undefined ? {} : { timeout }, async (job) => {
       if (attempt > 1) break;
       end("retry_after");
       throw new RetryAfter(body.delay ?? "100ms", body.error);
+    case "reschedule":
+      print({ event: "rescheduled", id: body.id, result: await reschedule(job) });
+      break;
     case "sleep":
     case "block":
       try {

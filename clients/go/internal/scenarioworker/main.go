@@ -60,7 +60,7 @@ func main() {
 		OnLost:  func(job *requeue.Job) { say("lost", event{"id": job.ID}) },
 		OnError: func(err error) { say("error", event{"message": err.Error()}) },
 	})
-	scenario := &scenario{requeued: map[string]bool{}}
+	scenario := &scenario{client: client, requeued: map[string]bool{}}
 	requeue.Handle(worker, config.Kind, scenario.handle, requeue.Timeout(time.Duration(config.Timeout)))
 
 	say("ready", event{})

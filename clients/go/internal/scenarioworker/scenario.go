@@ -18,12 +18,19 @@ type instruction struct {
 	Error   string          `json:"error"`
 	Reason  string          `json:"reason"`
 	Attempt int             `json:"attempt"`
-	Delay   duration        `json:"delay"`
+	Delay   *duration       `json:"delay"`
 	For     duration        `json:"for"`
+
+	// What to reschedule.
+	ID              string          `json:"id"`
+	Priority        *int            `json:"priority"`
+	Body            json.RawMessage `json:"body"`
+	IfOwnGeneration bool            `json:"if_own_generation"`
 }
 
 type scenario struct {
-	mu sync.Mutex
+	client *requeue.Client
+	mu     sync.Mutex
 	// requeued are the ids of jobs that have been requeued by this process.
 	requeued map[string]bool
 }
@@ -59,13 +66,20 @@ func (s *scenario) follow(ctx context.Context, job *requeue.JobOf[instruction]) 
 		return "give_up", requeue.GiveUp(do.Reason)
 	case "requeue_after":
 		if s.first(job.ID) {
-			return "requeue_after", requeue.RequeueAfter(time.Duration(do.Delay))
+			return "requeue_after", requeue.RequeueAfter(time.Duration(*do.Delay))
 		}
 		return "return", nil
 	case "retry_after":
 		if job.Attempt == 1 {
-			return "retry_after", requeue.RetryAfter(time.Duration(do.Delay), errors.New(do.Error))
+			return "retry_after", requeue.RetryAfter(time.Duration(*do.Delay), errors.New(do.Error))
 		}
+		return "return", nil
+	case "reschedule":
+		result, err := s.reschedule(ctx, job)
+		if err != nil {
+			return "fail", err
+		}
+		say("rescheduled", event{"id": do.ID, "result": result})
 		return "return", nil
 	case "sleep":
 		return sleep(ctx, job.ID, time.After(time.Duration(do.For)))
@@ -81,6 +95,28 @@ func (s *scenario) follow(ctx context.Context, job *requeue.JobOf[instruction]) 
 	default:
 		return "give_up", requeue.GiveUp(fmt.Sprintf("there is no instruction %q", do.Do))
 	}
+}
+
+// reschedule reschedules another job. It returns the outcome, or the name of the problem.
+func (s *scenario) reschedule(ctx context.Context, job *requeue.JobOf[instruction]) (string, error) {
+	do, change := job.Body, requeue.Reschedule{}
+	if do.Delay != nil {
+		change.Delay = requeue.Set(time.Duration(*do.Delay))
+	}
+	if do.Priority != nil {
+		change.Priority = requeue.Set(*do.Priority)
+	}
+	if do.Body != nil {
+		change.Body = requeue.Set[any](do.Body)
+	}
+	if do.IfOwnGeneration {
+		change.IfGeneration = job.Generation
+	}
+	result, err := s.client.Reschedule(ctx, job.Kind, do.ID, change)
+	if problem := (*requeue.Problem)(nil); errors.As(err, &problem) {
+		return string(problem.Name), nil
+	}
+	return string(result.Outcome), err
 }
 
 // first returns whether this is the first run of the job in this process.

@@ -8,7 +8,8 @@ use requeue_http::HttpStore;
 use requeue_http::client::{Options, Secret};
 use requeue_http::times::parse_duration;
 use requeue_jobs::{
-    BoxError, JobId, JobOutcome, JobWorker, Jobs, Next, Outcome, Router, TaskContext,
+    BoxError, ChangeError, JobId, JobOutcome, JobWorker, Jobs, Next, Outcome, Placed, Router,
+    TaskContext,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -91,12 +92,25 @@ enum Action {
         time: Duration,
     },
     Block,
+    /// Reschedules another job, and then returns.
+    Reschedule {
+        id: String,
+        #[serde(default, deserialize_with = "some_duration")]
+        delay: Option<Duration>,
+        priority: Option<u8>,
+        body: Option<Value>,
+        #[serde(default)]
+        if_own_generation: bool,
+    },
 }
 
-/// The ids of the jobs that were requeued.
-type Requeued = Mutex<HashSet<JobId>>;
+struct State {
+    jobs: Jobs,
+    /// The ids of the jobs that were requeued.
+    requeued: Mutex<HashSet<JobId>>,
+}
 
-async fn handle(action: Action, context: TaskContext<Requeued>) -> Result<JobOutcome, BoxError> {
+async fn handle(action: Action, context: TaskContext<State>) -> Result<JobOutcome, BoxError> {
     let job = &context.run.job;
     print(&json!({
         "event": "start",
@@ -134,13 +148,41 @@ async fn handle(action: Action, context: TaskContext<Requeued>) -> Result<JobOut
             ("return", Ok(Outcome::Done.into()))
         }
         Action::Block => pending().await,
+        Action::Reschedule { id, delay, priority, body, if_own_generation } => {
+            let mut change = context.state.jobs.reschedule(job.kind().as_str(), &id);
+            if let Some(delay) = delay {
+                change = change.after(delay);
+            }
+            if let Some(priority) = priority {
+                change = change.priority(priority);
+            }
+            if let Some(body) = body {
+                change = change.body(body.to_string()).content_type("application/json");
+            }
+            if if_own_generation {
+                change = change.if_generation(job.generation);
+            }
+            let result = rescheduled(change.await)?;
+            print(&json!({"event": "rescheduled", "id": id, "result": result}));
+            ("return", Ok(Outcome::Done.into()))
+        }
     };
     running.end(how);
     result
 }
 
-fn is_first(context: &TaskContext<Requeued>) -> bool {
-    let mut requeued = context.state.lock().expect("no panic while it is locked");
+/// Returns the outcome of a reschedule, or the name of its problem.
+fn rescheduled(result: Result<Placed, ChangeError>) -> Result<String, ChangeError> {
+    match result {
+        Ok(placed) => Ok(format!("{:?}", placed.outcome).to_lowercase()),
+        Err(ChangeError::Absent { .. }) => Ok("absent".to_owned()),
+        Err(ChangeError::Generation { .. }) => Ok("other-generation".to_owned()),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_first(context: &TaskContext<State>) -> bool {
+    let mut requeued = context.state.requeued.lock().expect("no panic while it is locked");
     requeued.insert(context.run.job.id().clone())
 }
 
@@ -196,7 +238,8 @@ async fn main() -> Result<ExitCode, BoxError> {
     let store = HttpStore::connect_with(&env::var("REQUEUE_SERVER")?, options)?;
     let jobs = Jobs::new(Arc::new(store));
 
-    let router = Router::new(Requeued::default()).on_kind(&args.kind, handle);
+    let router = Router::new(State { jobs: jobs.clone(), requeued: Mutex::default() })
+        .on_kind(&args.kind, handle);
     let worker = worker(&jobs, &args)?;
     print(&json!({"event": "ready"}));
     let running = worker.spawn_router(router)?;
