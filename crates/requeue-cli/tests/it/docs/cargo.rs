@@ -29,6 +29,8 @@ impl Workspace {
         };
         let options = Options::read(command.split(" #").next().unwrap_or_default());
         for path in &options.paths {
+            // On the pages for users, a checkout is the directory `requeue` next to their program.
+            let path = path.strip_prefix("../requeue/").unwrap_or(path);
             if !self.root.join(path).exists() {
                 return Err(format!("there is no {path}"));
             }
@@ -129,6 +131,7 @@ fn a_cargo_command_that_does_not_work_is_found() {
         ("cargo test -p requeue --features=nothing", "no feature"),
         ("cargo run --release", "and not one"),
         ("cargo install --path crates/nothing", "there is no crates/nothing"),
+        ("cargo add --path ../requeue/crates/nothing", "there is no crates/nothing"),
     ] {
         let error = workspace.check(command).expect_err(command);
         assert!(error.contains(problem), "{command}: {error}");

@@ -32,6 +32,7 @@
 
 mod cargo;
 mod links;
+mod names;
 mod output;
 mod page;
 mod reference;

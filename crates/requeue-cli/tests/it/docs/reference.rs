@@ -1,12 +1,16 @@
 //! The reference pages are complete: every path, problem, metric and option is on its page.
 
-use super::page::{Block, Example};
+use super::page::{Block, Example, inline_code};
+use super::root;
 use crate::support::{Dir, Server};
 use requeue_http::ProblemType;
 use requeue_testkit::servers::PostgresServer;
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
 
 const HTTP_API: &str = include_str!("../../../../../docs/http-api.md");
+const CLIENTS: &str = include_str!("../../../../../docs/clients.md");
 const OPERATIONS: &str = include_str!("../../../../../docs/operations.md");
 
 #[test]
@@ -70,5 +74,153 @@ fn the_page_of_operations_has_every_metric_and_every_option() {
     assert!(options.len() > 10, "{help}");
     for option in options {
         assert!(OPERATIONS.contains(&format!("`--{option}")), "--{option} is not on the page");
+    }
+}
+
+#[test]
+fn the_table_of_calls_has_every_endpoint_and_the_methods_of_the_clients() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, &[]);
+    let document = dir.http_body(&server.url, "/v1/openapi.json");
+    let document: Value = serde_json::from_str(&document).expect("it is JSON");
+    let operations =
+        document["paths"].as_object().expect("it has paths").iter().flat_map(|(path, methods)| {
+            let methods = methods.as_object().expect("it has methods").keys();
+            methods.map(move |method| format!("{} {path}", method.to_uppercase()))
+        });
+    let rows = call_rows();
+    let endpoints: Vec<String> = rows.iter().map(|row| row.endpoint.clone()).collect();
+    let unique = BTreeSet::from_iter(endpoints.iter().cloned());
+    assert_eq!(endpoints.len(), unique.len(), "a row is there twice");
+    assert_eq!(unique, operations.collect(), "the table and the OpenAPI document differ");
+
+    let (python, typescript, go) = (python_methods(), typescript_methods(), go_methods());
+    for (column, methods) in [python, typescript, go].iter().enumerate() {
+        assert!(methods.len() > 40, "{methods:?}");
+        let named = rows.iter().flat_map(|row| row.names[column].iter().cloned());
+        assert_eq!(BTreeSet::from_iter(named), *methods, "column {column} and the client differ");
+    }
+    let rust = RustMethods::read();
+    for row in &rows {
+        for name in &row.names[3] {
+            assert!(rust.has(name), "there is no {name}, which the row of {} names", row.endpoint);
+        }
+        let is_complete = row.names.iter().all(|names| !names.is_empty());
+        assert_ne!(is_complete, row.has_reason, "say why, if not everywhere: {}", row.endpoint);
+    }
+}
+
+/// A row of the table of calls.
+struct CallRow {
+    /// Method and path.
+    endpoint: String,
+    /// The names in Python, TypeScript, Go and Rust.
+    names: [Vec<String>; 4],
+    has_reason: bool,
+}
+
+fn call_rows() -> Vec<CallRow> {
+    let (_, calls) = CLIENTS.split_once("\n## Calls\n").expect("the section");
+    let calls = calls.split("\n## ").next().expect("its text");
+    let rows = calls.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| {
+        let mut cells = row.split(" |");
+        let endpoint = cells.next().expect("an endpoint").trim_end_matches('`').to_owned();
+        let mut names = || {
+            let cell = cells.next().expect("a client");
+            let names: Vec<String> = inline_code(cell).into_iter().map(|(_, name)| name).collect();
+            assert!(!names.is_empty() || cell == " —", "{endpoint}: {cell}");
+            names
+        };
+        let names = [names(), names(), names(), names()];
+        let has_reason = cells.next().is_some_and(|reason| !reason.trim().is_empty());
+        CallRow { endpoint, names, has_reason }
+    })
+    .collect()
+}
+
+fn source(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The sources with this extension in a folder.
+fn sources(folder: &str, extension: &str) -> Vec<String> {
+    let entries = fs::read_dir(root().join(folder)).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let paths = paths.filter(|path| path.extension() == Some(extension.as_ref()));
+    paths.map(|path| fs::read_to_string(path).expect("a source")).collect()
+}
+
+/// The name at the beginning of a text.
+fn name_at(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+/// The public methods of the client of Python, which are the same with and without asyncio.
+fn python_methods() -> BTreeSet<String> {
+    let source = source("clients/python/src/requeue_client/client.py");
+    let methods = source.lines().filter_map(|line| line.strip_prefix("    def "));
+    methods.map(name_at).filter(|name| !name.starts_with('_') && name != "close").collect()
+}
+
+/// The public methods of the client of TypeScript. All of them are async.
+fn typescript_methods() -> BTreeSet<String> {
+    let (mut methods, mut is_internal) = (BTreeSet::new(), false);
+    for line in source("clients/typescript/src/client.ts").lines() {
+        if line.trim_start().starts_with(['/', '*']) {
+            is_internal |= line.contains("@internal");
+            continue;
+        }
+        if let Some(method) = line.strip_prefix("  async ").filter(|_| !is_internal) {
+            methods.insert(name_at(method.trim_start_matches('*')));
+        }
+        is_internal = false;
+    }
+    methods.remove(""); // The private ones begin with a `#`.
+    methods
+}
+
+/// The exported methods of the client of Go.
+fn go_methods() -> BTreeSet<String> {
+    let sources = sources("clients/go", "go");
+    let lines = sources.iter().flat_map(|source| source.lines());
+    let methods = lines.filter_map(|line| line.strip_prefix("func (c *Client) "));
+    methods.map(name_at).filter(|name| name.starts_with(char::is_uppercase)).collect()
+}
+
+/// The sources of the types that make up the client of Rust.
+struct RustMethods {
+    jobs: Vec<String>,
+    http_store: Vec<String>,
+    store: Vec<String>,
+}
+
+impl RustMethods {
+    fn read() -> Self {
+        let mut jobs = sources("crates/requeue-jobs/src/client", "rs");
+        jobs.push(source("crates/requeue-jobs/src/client.rs"));
+        RustMethods {
+            jobs,
+            http_store: sources("crates/requeue-http/src/client", "rs"),
+            store: vec![source("crates/requeue-jobs/src/store.rs")],
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let (sources, visibility) = match name.split_once("::") {
+            Some(("Jobs", _)) => (&self.jobs, "pub "),
+            Some(("HttpStore", _)) => (&self.http_store, "pub "),
+            // The trait.
+            Some(("Store", _)) => (&self.store, ""),
+            _ => return false,
+        };
+        let method = name.split("::").nth(1).expect("it has two parts");
+        let lines = sources.iter().flat_map(|source| source.lines());
+        let mut methods =
+            lines.filter_map(|line| line.strip_prefix("    ")?.strip_prefix(visibility));
+        methods.any(|line| {
+            let line = line.strip_prefix("async ").unwrap_or(line);
+            line.strip_prefix("fn ").is_some_and(|rest| name_at(rest) == method)
+        })
     }
 }
