@@ -31,18 +31,36 @@ export type ChangeResult = "removed" | "ending" | "ready" | "revived" | "other";
 export interface ChangedJobs {
   readonly matched: number;
   readonly changed: number;
-  /** Jobs that match, but could not be changed. */
+  /** Jobs that match, but could not be changed, for example because they are leased. */
   readonly failed: number;
-  /** If it is a string, there may be more jobs: pass it as `after`. */
-  readonly cursor: string | null;
 }
 
-/** Which matching jobs are changed. */
-export interface ChangeOptions extends CallOptions {
-  /** The maximum number of jobs, up to 10,000, which is the default. */
-  readonly limit?: number;
-  /** The cursor of the previous call. */
-  readonly after?: string;
+/** The result of deleting a kind. */
+export interface DeletedKind {
+  readonly removed: number;
+  /** Leased jobs, which are removed when their leases end. */
+  readonly ending: number;
+}
+
+/** The dead jobs of a kind, grouped by their last error. */
+export interface ErrorGroups {
+  /** The largest group first. */
+  readonly groups: readonly ErrorGroup[];
+  /** The number of dead jobs in further groups. */
+  readonly other: number;
+  /** The number of dead jobs that were examined. */
+  readonly scanned: number;
+}
+
+/** The dead jobs of a kind whose last errors differ only in numbers and ids. */
+export interface ErrorGroup {
+  /** The text of the group, with `*` for numbers and ids; undefined if the leases of its jobs expired. */
+  readonly errorGroup: string | undefined;
+  readonly count: number;
+  /** The job of the group that died last. */
+  readonly example: { readonly id: string; readonly error: string | undefined };
+  readonly firstDiedAt: Date;
+  readonly lastDiedAt: Date;
 }
 
 /** Which spans of time `upcoming` counts. */

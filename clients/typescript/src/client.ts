@@ -1,16 +1,20 @@
-/** The client: one call for every endpoint of the HTTP API that producers and workers use. */
+/** The client: the calls of the HTTP API for jobs, kinds and schedules. */
 
 import type {
   ChangedJobs,
-  ChangeOptions,
   ChangeResult,
   Claimed,
   ClaimOptions,
+  DeletedKind,
+  ErrorGroups,
   Upcoming,
   UpcomingOptions,
 } from "./calls.js";
+import { checkFields, checkList, checkName, checkNames, type Names } from "./check.js";
 import { type Codec, jsonCodec } from "./content.js";
-import { ProblemError } from "./errors.js";
+import { BatchError, ConnectionError, ProblemError, RequeueError } from "./errors.js";
+import { duration, type Fields, text, time, whole, writeFields } from "./fields.js";
+import { groupsFromWire } from "./groups.js";
 import {
   type AnyKinds,
   claimedFromWire,
@@ -21,11 +25,15 @@ import {
   type JobFilter,
   type JobInfo,
   type KindName,
+  type ListFilter,
+  listToWire,
   type PutEntry,
   putFromWire,
   type PutOptions,
   type PutResult,
   putToWire,
+  type Reschedule,
+  rescheduleToWire,
   resultsFromWire,
 } from "./jobs.js";
 import {
@@ -42,13 +50,14 @@ import {
   type WorkerInfo,
 } from "./kinds.js";
 import { type NewSchedule, type Schedule, type ScheduleChange, scheduleFromWire, scheduleToWire } from "./schedules.js";
-import { type Settled, settledFromWire, type Settlement, settlementToWire } from "./settle.js";
-import { checkDuration, checkTime, type Duration, milliseconds } from "./time.js";
-import { type CallOptions, path, Transport } from "./transport.js";
+import { checkReceipt, type Settled, settledFromWire, type Settlement, settlementToWire } from "./settle.js";
+import { checkDuration, type Duration, milliseconds } from "./time.js";
+import { CALL_OPTIONS, type CallOptions, path, Transport } from "./transport.js";
 import type {
   WireClaim,
   WireClaimed,
   WireClaimResponse,
+  WireErrorGroups,
   WireJob,
   WireKind,
   WireLease,
@@ -58,7 +67,7 @@ import type {
 
 /** Options of a client. */
 export interface ClientOptions {
-  /** The URL of the server; default: `REQUEUE_SERVER`, or `http://127.0.0.1:7654`. */
+  /** The URL of the server, with `http://` or `https://`; default: `REQUEUE_SERVER`, or `http://127.0.0.1:7654`. */
   readonly server?: string;
   /** The token to send; default: `REQUEUE_TOKEN`, or none. */
   readonly token?: string;
@@ -70,6 +79,27 @@ export interface ClientOptions {
   readonly codec?: Codec;
 }
 
+const CLIENT_OPTIONS = Object.keys({
+  server: true,
+  token: true,
+  timeout: true,
+  retryFor: true,
+  codec: true,
+} satisfies Names<ClientOptions>);
+
+const CLAIM: Fields<Omit<ClaimOptions, keyof CallOptions>, WireClaim> = {
+  worker: text,
+  max: whole,
+  lease: duration,
+  wait: duration,
+};
+
+const SPANS: Fields<Omit<UpcomingOptions, keyof CallOptions>, { from: string; span: string; count: number }> = {
+  from: time,
+  span: duration,
+  count: whole,
+};
+
 type Verb = "cancel" | "run-now" | "revive";
 
 /**
@@ -78,8 +108,8 @@ type Verb = "cancel" | "run-now" | "revive";
  * The type parameter maps kinds to the types of their bodies: `new Client<{ "order.remind": { to: string } }>()`.
  *
  * Every call throws a `ProblemError` if the server responds with an error, a `ConnectionError` if there is no
- * response, a `TypeError` before anything is sent if a duration or time is invalid, and the reason of its signal
- * if that is aborted.
+ * response, the reason of its signal if that is aborted, and a `TypeError` before anything is sent if it cannot be
+ * meant: an id that is not a string, a duration without a unit, a field that does not exist.
  */
 export class Client<Kinds extends object = AnyKinds> {
   readonly #transport: Transport;
@@ -87,14 +117,18 @@ export class Client<Kinds extends object = AnyKinds> {
   readonly codec: Codec;
 
   constructor(options: ClientOptions = {}) {
+    checkFields("options", options, CLIENT_OPTIONS);
     const env = typeof process === "undefined" ? {} : process.env;
-    const server = options.server ?? env["REQUEUE_SERVER"] ?? "http://127.0.0.1:7654";
-    const token = options.token ?? (env["REQUEUE_TOKEN"] || undefined);
+    const server = options.server ?? (env["REQUEUE_SERVER"] || "http://127.0.0.1:7654");
+    const token = (options.token ?? env["REQUEUE_TOKEN"]) || undefined;
     this.#transport = new Transport(server, token, options.timeout ?? "30s", options.retryFor ?? "10s");
     this.codec = options.codec ?? jsonCodec;
   }
 
-  /** Creates a job, or updates it if it exists. `undefined` as the body means an empty body. */
+  /**
+   * Creates a job, or replaces its body, due time and priority if it exists. `undefined` as the body means an empty
+   * body. To change only some of them, use `reschedule`.
+   */
   async put<K extends KindName<Kinds>>(
     kind: K,
     id: string,
@@ -103,47 +137,111 @@ export class Client<Kinds extends object = AnyKinds> {
   ): Promise<PutResult> {
     const request = {
       method: "PUT",
-      path: path("v1", "kinds", kind, "jobs", id),
+      path: itemPath(kind, "jobs", id),
       body: putToWire(this.codec, body, options),
       harmless: isUnconditional(options),
       read: putFromWire,
+      options: Object.keys(options),
     } as const;
     return this.#transport.call(request, options);
   }
 
-  /** Puts up to 1000 jobs in one request. Returns one result per job, which may be a `ProblemError`. */
-  async putMany(jobs: readonly PutEntry<Kinds>[], options: CallOptions = {}): Promise<(PutResult | ProblemError)[]> {
-    const entries = jobs.map((job) => entryToWire(this.codec, job));
-    const harmless = jobs.every(isUnconditional);
-    return this.#post(
-      "/v1/put",
-      { jobs: entries },
-      harmless,
-      (json) => resultsFromWire(json, jobs.length, putFromWire),
-      options,
-    );
+  /**
+   * Puts up to 1000 jobs in one request. Returns one result per job. Throws a `BatchError` with all results if a put
+   * failed; with `returnProblems`, the result of a put that failed is its `ProblemError`, and nothing is thrown.
+   */
+  async putMany(
+    jobs: readonly PutEntry<Kinds>[],
+    options?: CallOptions & { readonly returnProblems?: false },
+  ): Promise<PutResult[]>;
+  async putMany(
+    jobs: readonly PutEntry<Kinds>[],
+    options: CallOptions & { readonly returnProblems: boolean },
+  ): Promise<(PutResult | ProblemError)[]>;
+  async putMany(
+    jobs: readonly PutEntry<Kinds>[],
+    options: CallOptions & { readonly returnProblems?: boolean } = {},
+  ): Promise<(PutResult | ProblemError)[]> {
+    const entries = checkList("jobs", jobs, "objects").map((job, n) => entryToWire(this.codec, `jobs[${n}]`, job));
+    const request = {
+      method: "POST",
+      path: "/v1/put",
+      body: { jobs: entries },
+      harmless: jobs.every(isUnconditional),
+      read: (json: any) => resultsFromWire(json, entries.length, putFromWire),
+      options: ["returnProblems"],
+    } as const;
+    const results = await this.#transport.call(request, options);
+    const failed = results.some((result) => result instanceof ProblemError);
+    if (failed && options.returnProblems !== true) throw new BatchError(entries, results);
+    return results;
+  }
+
+  /**
+   * Changes the due time, the priority or the body of a job, and keeps what is not set. A pending job is `updated`.
+   * If the job is leased, its successor is changed or created: `coalesced`. A dead job with a new due time is
+   * `revived`. Throws `absent`, `done` or `other-generation`.
+   */
+  async reschedule<K extends KindName<Kinds>>(kind: K, id: string, change: Reschedule<Kinds[K]>): Promise<PutResult> {
+    const request = {
+      method: "PATCH",
+      path: itemPath(kind, "jobs", id),
+      body: rescheduleToWire(this.codec, change),
+      harmless: change.ifGeneration === undefined,
+      read: putFromWire,
+      options: Object.keys(change),
+    } as const;
+    return this.#transport.call(request, change);
   }
 
   /** Returns a job. Throws `absent` if it does not exist. */
   async get<K extends KindName<Kinds>>(kind: K, id: string, options: CallOptions = {}): Promise<JobInfo<Kinds[K]>> {
     const read = (json: WireJob) => jobFromWire<Kinds[K]>(this.codec, json);
-    return this.#get(path("v1", "kinds", kind, "jobs", id), {}, read, options);
+    return this.#get(itemPath(kind, "jobs", id), {}, read, options);
   }
 
-  /** Lists the jobs of a kind in the order of their ids, and requests pages of `pageSize` (default 100) as needed. */
+  /** Lists the jobs of a kind that match, by default in the order of their ids. Requests pages as needed. */
   async *list<K extends KindName<Kinds>>(
     kind: K,
-    filter: JobFilter & { readonly pageSize?: number } = {},
+    filter: ListFilter = {},
     options: CallOptions = {},
   ): AsyncGenerator<JobInfo<Kinds[K]>, void, undefined> {
-    const query = { ...filterToWire(filter), limit: filter.pageSize };
-    let after: string | null | undefined;
-    do {
-      const read = (json: { jobs: WireJob[]; cursor?: string | null }) => json;
-      const page = await this.#get(path("v1", "kinds", kind, "jobs"), { ...query, after }, read, options);
-      for (const job of page.jobs) yield jobFromWire(this.codec, job);
-      after = page.cursor;
-    } while (typeof after === "string");
+    const query = listToWire(filter);
+    const read = (json: Page & { jobs: WireJob[] }) => json;
+    for await (const { jobs } of pages((after) =>
+      this.#get(kindPath(kind, "jobs"), { ...query, after }, read, options),
+    )) {
+      for (const job of jobs) yield jobFromWire(this.codec, job);
+    }
+  }
+
+  /**
+   * Returns how many jobs `list` returns with this filter. With a filter other than `state`, the server examines all
+   * jobs of the kind, 10,000 in each request.
+   */
+  async count(kind: KindName<Kinds>, filter: JobFilter = {}, options: CallOptions = {}): Promise<number> {
+    const query = filterToWire(filter);
+    const read = (json: Page & { matched: number }) => json;
+    let total = 0;
+    for await (const { matched } of pages((after) =>
+      this.#get(kindPath(kind, "count"), { ...query, after }, read, options),
+    )) {
+      total += matched;
+    }
+    return total;
+  }
+
+  /**
+   * Groups the dead jobs of a kind by their last error. Errors that differ only in numbers and ids are in the same
+   * group. Select the jobs of a group with `errorGroup`, or with `expired` if it has no error.
+   */
+  async errorGroups(kind: KindName<Kinds>, options: CallOptions = {}): Promise<ErrorGroups> {
+    const read = (json: WireErrorGroups) => json;
+    const found: WireErrorGroups[] = [];
+    for await (const page of pages((after) => this.#get(kindPath(kind, "errors"), { after }, read, options))) {
+      found.push(page);
+    }
+    return groupsFromWire(found);
   }
 
   /** Cancels a job: it is `removed`, or `ending` if it is leased. Throws `absent` if it does not exist. */
@@ -160,8 +258,8 @@ export class Client<Kinds extends object = AnyKinds> {
     return this.#changeMany("cancel", kind, ids, options);
   }
 
-  /** Cancels all jobs that match, up to 10,000. `{}` matches every job of the kind. */
-  async cancelMatching(kind: KindName<Kinds>, filter: JobFilter, options: ChangeOptions = {}): Promise<ChangedJobs> {
+  /** Cancels all jobs that match, however many. `{}` matches every job of the kind. */
+  async cancelMatching(kind: KindName<Kinds>, filter: JobFilter, options: CallOptions = {}): Promise<ChangedJobs> {
     return this.#changeMatching("cancel", kind, filter, options);
   }
 
@@ -179,8 +277,8 @@ export class Client<Kinds extends object = AnyKinds> {
     return this.#changeMany("run-now", kind, ids, options);
   }
 
-  /** Makes all jobs that match due now, up to 10,000. */
-  async runNowMatching(kind: KindName<Kinds>, filter: JobFilter, options: ChangeOptions = {}): Promise<ChangedJobs> {
+  /** Makes all jobs that match due now, however many. */
+  async runNowMatching(kind: KindName<Kinds>, filter: JobFilter, options: CallOptions = {}): Promise<ChangedJobs> {
     return this.#changeMatching("run-now", kind, filter, options);
   }
 
@@ -198,29 +296,36 @@ export class Client<Kinds extends object = AnyKinds> {
     return this.#changeMany("revive", kind, ids, options);
   }
 
-  /** Revives all dead jobs that match, up to 10,000. */
-  async reviveMatching(kind: KindName<Kinds>, filter: JobFilter, options: ChangeOptions = {}): Promise<ChangedJobs> {
+  /** Revives all dead jobs that match, however many. */
+  async reviveMatching(kind: KindName<Kinds>, filter: JobFilter, options: CallOptions = {}): Promise<ChangedJobs> {
     return this.#changeMatching("revive", kind, filter, options);
   }
 
-  /** Claims ready jobs. If its outcome is unknown, the claim is not repeated: jobs may be leased to this worker. */
-  async claim<K extends KindName<Kinds>>(kinds: readonly K[], options: ClaimOptions = {}): Promise<Claimed<Kinds[K]>> {
-    const body: WireClaim = { kinds: [...kinds] };
-    if (options.worker !== undefined) body.worker = options.worker;
-    if (options.max !== undefined) body.max = options.max;
-    if (options.lease !== undefined) body.lease = checkDuration("lease", options.lease);
-    if (options.wait !== undefined) body.wait = checkDuration("wait", options.wait);
+  /**
+   * Claims ready jobs of one or several kinds. If its outcome is unknown, the claim is not repeated: jobs may be
+   * leased to this worker.
+   */
+  async claim<K extends KindName<Kinds>>(
+    kinds: K | readonly K[],
+    options: ClaimOptions = {},
+  ): Promise<Claimed<Kinds[K]>> {
+    const body = { kinds: kindList(kinds), ...writeFields("options", options, CLAIM, CALL_OPTIONS) };
     const waitMs = options.wait === undefined ? 0 : milliseconds(options.wait);
     const read = (json: WireClaimResponse) => ({
       jobs: json.jobs.map((job: WireClaimed) => claimedFromWire<Kinds[K]>(this.codec, job)),
       errors: (json.errors ?? []).map(({ kind, error }) => ({ kind, error: new ProblemError(error) })),
     });
-    return this.#transport.call({ method: "POST", path: "/v1/claim", body, harmless: false, waitMs, read }, options);
+    const request = { method: "POST", path: "/v1/claim", body, harmless: false, waitMs, read } as const;
+    return this.#transport.call({ ...request, options: Object.keys(CLAIM) }, options);
   }
 
   /** Waits until a claim may return a job, or until the time is over. Claims nothing. */
-  async wait(kinds: readonly KindName<Kinds>[], wait: Duration, options: CallOptions = {}): Promise<void> {
-    const body = { kinds, wait: checkDuration("wait", wait) };
+  async wait(
+    kinds: KindName<Kinds> | readonly KindName<Kinds>[],
+    wait: Duration,
+    options: CallOptions = {},
+  ): Promise<void> {
+    const body = { kinds: kindList(kinds), wait: checkDuration("wait", wait) };
     const waitMs = milliseconds(wait);
     return this.#transport.call(
       { method: "POST", path: "/v1/wait", body, harmless: true, waitMs, read: nothing },
@@ -230,7 +335,7 @@ export class Client<Kinds extends object = AnyKinds> {
 
   /** Settles a job as done. Throws `lease-lost` if the receipt no longer leases a job, as do the calls below. */
   async ack(receipt: string, options: CallOptions & { readonly result?: unknown } = {}): Promise<Settled> {
-    return this.#settleOne({ how: "ack", receipt, result: options.result }, options);
+    return this.#settleOne("ack", receipt, options, ["result"]);
   }
 
   /** Settles a job as failed. It is due again after `delay`, or is dead if its attempts are used up. */
@@ -238,35 +343,35 @@ export class Client<Kinds extends object = AnyKinds> {
     receipt: string,
     options: CallOptions & { readonly error?: string; readonly delay?: Duration } = {},
   ): Promise<Settled> {
-    const { error, delay } = options;
-    return this.#settleOne({ how: "retry", receipt, ...given({ error, delay }) }, options);
+    return this.#settleOne("retry", receipt, options, ["error", "delay"]);
   }
 
   /** Settles a job as failed and dead. */
   async bury(receipt: string, options: CallOptions & { readonly error?: string } = {}): Promise<Settled> {
-    const { error } = options;
-    return this.#settleOne({ how: "bury", receipt, ...given({ error }) }, options);
+    return this.#settleOne("bury", receipt, options, ["error"]);
   }
 
   /** Settles a job as done. It runs again after the delay. */
   async requeue(receipt: string, delay: Duration, options: CallOptions = {}): Promise<Settled> {
-    return this.#settleOne({ how: "requeue", receipt, delay }, options);
+    checkDuration("delay", delay);
+    return this.#settleOne("requeue", receipt, { ...options, delay }, ["delay"]);
   }
 
   /** Returns a job that was not started to the queue. No attempt is counted. */
   async release(receipt: string, options: CallOptions = {}): Promise<Settled> {
-    return this.#settleOne({ how: "release", receipt }, options);
+    return this.#settleOne("release", receipt, options, []);
   }
 
   /** Extends a lease: it ends `lease` from now, if that is later than before. */
   async extend(receipt: string, options: CallOptions & { readonly lease?: Duration } = {}): Promise<Settled> {
-    const { lease } = options;
-    return this.#settleOne({ how: "extend", receipt, ...given({ lease }) }, options);
+    return this.#settleOne("extend", receipt, options, ["lease"]);
   }
 
   /** Settles or extends up to 1000 leases in one request. Returns one result each, which may be a `ProblemError`. */
   async settle(settlements: readonly Settlement[], options: CallOptions = {}): Promise<(Settled | ProblemError)[]> {
-    const leases = settlements.map((settlement) => settlementToWire(this.codec, settlement));
+    const leases = checkList("settlements", settlements, "objects").map((settlement, n) =>
+      settlementToWire(this.codec, `settlements[${n}]`, settlement),
+    );
     return this.settleWire(leases, options);
   }
 
@@ -289,62 +394,63 @@ export class Client<Kinds extends object = AnyKinds> {
   /** Returns the counts and the settings of a kind. */
   async kind(kind: KindName<Kinds>, options: CallOptions = {}): Promise<KindInfo> {
     const read = (json: WireKind) => ({ ...countsFromWire(json), settings: settingsFromWire(json.settings!) });
-    return this.#get(path("v1", "kinds", kind), {}, read, options);
+    return this.#get(kindPath(kind), {}, read, options);
   }
 
   /** Returns the settings of a kind. */
   async settings(kind: KindName<Kinds>, options: CallOptions = {}): Promise<Settings> {
-    return this.#get(path("v1", "kinds", kind, "settings"), {}, settingsFromWire, options);
+    return this.#get(kindPath(kind, "settings"), {}, settingsFromWire, options);
   }
 
   /** Sets all settings of a kind; a missing field gets its default. Returns all settings. */
   async setKind(kind: KindName<Kinds>, settings: SettingsChange, options: CallOptions = {}): Promise<Settings> {
-    return this.#write("PUT", path("v1", "kinds", kind), settingsToWire(settings), settingsFromWire, options);
+    return this.#write("PUT", kindPath(kind), settingsToWire(settings), settingsFromWire, options);
   }
 
   /** Changes the given settings of a kind. Returns all settings. */
   async changeKind(kind: KindName<Kinds>, change: SettingsChange, options: CallOptions = {}): Promise<Settings> {
-    return this.#write("PATCH", path("v1", "kinds", kind), settingsToWire(change), settingsFromWire, options);
+    return this.#write("PATCH", kindPath(kind), settingsToWire(change), settingsFromWire, options);
   }
 
   /** Pauses a kind: its jobs are not claimed. */
   async pause(kind: KindName<Kinds>, options: CallOptions = {}): Promise<void> {
-    return this.#post(path("v1", "kinds", kind, "pause"), undefined, true, nothing, options);
+    return this.#post(kindPath(kind, "pause"), undefined, true, nothing, options);
   }
 
   /** Resumes a kind. */
   async resume(kind: KindName<Kinds>, options: CallOptions = {}): Promise<void> {
-    return this.#post(path("v1", "kinds", kind, "resume"), undefined, true, nothing, options);
+    return this.#post(kindPath(kind, "resume"), undefined, true, nothing, options);
   }
 
   /** Removes the schedules, jobs and settings of a kind. Leased jobs are removed when their leases end. */
-  async deleteKind(kind: KindName<Kinds>, options: CallOptions = {}): Promise<{ removed: number; ending: number }> {
+  async deleteKind(kind: KindName<Kinds>, options: CallOptions = {}): Promise<DeletedKind> {
+    const read = (json: Page & DeletedKind) => json;
     const total = { removed: 0, ending: 0 };
-    let after: string | null | undefined;
-    do {
-      const read = (json: { removed: number; ending: number; cursor?: string | null }) => json;
-      const url = path("v1", "kinds", kind) + query({ after });
-      const part = await this.#transport.call({ method: "DELETE", path: url, harmless: false, read }, options);
-      total.removed += part.removed;
-      total.ending += part.ending;
-      after = part.cursor;
-    } while (typeof after === "string");
+    const remove = (after: string | undefined) => {
+      const url = kindPath(kind) + query({ after });
+      return this.#transport.call({ method: "DELETE", path: url, harmless: false, read }, options);
+    };
+    try {
+      for await (const { removed, ending } of pages(remove)) {
+        total.removed += removed;
+        total.ending += ending;
+      }
+    } catch (error) {
+      throw afterSome(total.removed + total.ending, "removed", error);
+    }
     return total;
   }
 
   /** Returns how many pending jobs become due in each of the next spans of time. */
   async upcoming(kind: KindName<Kinds>, options: UpcomingOptions = {}): Promise<Upcoming> {
-    const spans = {
-      from: options.from && checkTime("from", options.from),
-      span: options.span && checkDuration("span", options.span),
-      count: options.count,
-    };
+    const spans = writeFields("options", options, SPANS, CALL_OPTIONS);
     const read = (json: { from: string; span: string; counts: number[] }) => ({
       from: new Date(json.from),
       span: json.span as Duration,
       counts: json.counts,
     });
-    return this.#get(path("v1", "kinds", kind, "upcoming"), spans, read, options);
+    const request = { method: "GET", path: kindPath(kind, "upcoming") + query(spans), harmless: true, read } as const;
+    return this.#transport.call({ ...request, options: Object.keys(SPANS) }, options);
   }
 
   /** Creates or replaces a schedule. If it has the same times as before, its next run stays. */
@@ -355,7 +461,7 @@ export class Client<Kinds extends object = AnyKinds> {
     options: CallOptions = {},
   ): Promise<Schedule<Kinds[K]>> {
     const body = scheduleToWire(this.codec, schedule);
-    return this.#write("PUT", path("v1", "kinds", kind, "schedules", id), body, this.#schedule<K>, options);
+    return this.#write("PUT", itemPath(kind, "schedules", id), body, this.#schedule<K>, options);
   }
 
   /** Changes the given fields of a schedule; `null` resets one to its default. Throws `absent`. */
@@ -366,7 +472,7 @@ export class Client<Kinds extends object = AnyKinds> {
     options: CallOptions = {},
   ): Promise<Schedule<Kinds[K]>> {
     const body = scheduleToWire(this.codec, change);
-    return this.#write("PATCH", path("v1", "kinds", kind, "schedules", id), body, this.#schedule<K>, options);
+    return this.#write("PATCH", itemPath(kind, "schedules", id), body, this.#schedule<K>, options);
   }
 
   /** Returns a schedule. Throws `absent` if it does not exist. */
@@ -375,24 +481,34 @@ export class Client<Kinds extends object = AnyKinds> {
     id: string,
     options: CallOptions = {},
   ): Promise<Schedule<Kinds[K]>> {
-    return this.#get(path("v1", "kinds", kind, "schedules", id), {}, this.#schedule<K>, options);
+    return this.#get(itemPath(kind, "schedules", id), {}, this.#schedule<K>, options);
   }
 
   /** Returns the schedules of a kind. */
   async schedules<K extends KindName<Kinds>>(kind: K, options: CallOptions = {}): Promise<Schedule<Kinds[K]>[]> {
     const read = (json: { schedules: WireSchedule[] }) => json.schedules.map(this.#schedule<K>);
-    return this.#get(path("v1", "kinds", kind, "schedules"), {}, read, options);
+    return this.#get(kindPath(kind, "schedules"), {}, read, options);
+  }
+
+  /** Returns the schedules of all kinds, sorted by kind and id. */
+  async allSchedules(options: CallOptions = {}): Promise<Schedule<Kinds[KindName<Kinds>]>[]> {
+    const read = (json: Page & { schedules: WireSchedule[] }) => json;
+    const found: WireSchedule[] = [];
+    for await (const { schedules } of pages((after) => this.#get("/v1/schedules", { after }, read, options))) {
+      found.push(...schedules);
+    }
+    return found.map((schedule) => this.#schedule(schedule));
   }
 
   /** Removes a schedule; its jobs stay. Throws `absent`. */
   async deleteSchedule(kind: KindName<Kinds>, id: string, options: CallOptions = {}): Promise<void> {
-    const url = path("v1", "kinds", kind, "schedules", id);
+    const url = itemPath(kind, "schedules", id);
     return this.#transport.call({ method: "DELETE", path: url, harmless: false, read: nothing }, options);
   }
 
   /** Starts a run of a schedule now, in addition to its times. Throws `absent`. */
   async runSchedule(kind: KindName<Kinds>, id: string, options: CallOptions = {}): Promise<PutResult> {
-    return this.#post(path("v1", "kinds", kind, "schedules", id, "run"), undefined, false, putFromWire, options);
+    return this.#post(itemPath(kind, "schedules", id, "run"), undefined, false, putFromWire, options);
   }
 
   /** Returns totals of all kinds, and the problems of this server. */
@@ -407,42 +523,59 @@ export class Client<Kinds extends object = AnyKinds> {
 
   readonly #schedule = <K extends KindName<Kinds>>(json: WireSchedule) => scheduleFromWire<Kinds[K]>(this.codec, json);
 
-  #settleOne(settlement: Settlement, options: CallOptions): Promise<Settled> {
-    const leases = [settlementToWire(this.codec, settlement)];
-    return this.#post(
-      "/v1/settle",
-      { leases },
-      true,
-      (json) => only(resultsFromWire(json, 1, settledFromWire)),
-      options,
-    );
+  async #settleOne<Options extends CallOptions>(
+    how: Settlement["how"],
+    receipt: string,
+    options: Options,
+    fields: readonly (keyof Options & string)[],
+  ): Promise<Settled> {
+    checkReceipt("receipt", receipt);
+    checkFields("options", options, [...fields, ...CALL_OPTIONS]);
+    const given = Object.fromEntries(fields.map((name) => [name, options[name]]));
+    const leases = [settlementToWire(this.codec, "options", { ...given, receipt, how } as Settlement)];
+    const request = {
+      method: "POST",
+      path: "/v1/settle",
+      body: { leases },
+      harmless: true,
+      read: (json: any) => only(resultsFromWire(json, 1, settledFromWire)),
+      options: fields,
+    } as const;
+    return this.#transport.call(request, options);
   }
 
-  #changeOne(verb: Verb, kind: string, id: string, options: CallOptions): Promise<ChangeResult> {
+  async #changeOne(verb: Verb, kind: string, id: string, options: CallOptions): Promise<ChangeResult> {
     const read = (json: any) => only(resultsFromWire(json, 1, changeResult));
-    return this.#post(path("v1", "kinds", kind, verb), { ids: [id] }, false, read, options);
+    return this.#post(kindPath(kind, verb), { ids: [checkName("id", id)] }, false, read, options);
   }
 
-  #changeMany(
+  async #changeMany(
     verb: Verb,
     kind: string,
     ids: readonly string[],
     options: CallOptions,
   ): Promise<(ChangeResult | ProblemError)[]> {
+    const body = { ids: checkNames("ids", ids) };
     const read = (json: any) => resultsFromWire(json, ids.length, changeResult);
-    return this.#post(path("v1", "kinds", kind, verb), { ids }, false, read, options);
+    return this.#post(kindPath(kind, verb), body, false, read, options);
   }
 
-  #changeMatching(verb: Verb, kind: string, filter: JobFilter, options: ChangeOptions): Promise<ChangedJobs> {
-    const { limit, after } = options;
-    const body = { all: filterToWire(filter), ...given({ limit, after }) };
-    const read = ({ matched, changed, failed, cursor }: ChangedJobs) => ({
-      matched,
-      changed,
-      failed,
-      cursor: cursor ?? null,
-    });
-    return this.#post(path("v1", "kinds", kind, verb), body, false, read, options);
+  async #changeMatching(verb: Verb, kind: string, filter: JobFilter, options: CallOptions): Promise<ChangedJobs> {
+    const all = filterToWire(filter);
+    const read = (json: Page & ChangedJobs) => json;
+    const total = { matched: 0, changed: 0, failed: 0 };
+    const change = (after: string | undefined) =>
+      this.#post(kindPath(kind, verb), { all, after }, false, read, options);
+    try {
+      for await (const { matched, changed, failed } of pages(change)) {
+        total.matched += matched;
+        total.changed += changed;
+        total.failed += failed;
+      }
+    } catch (error) {
+      throw afterSome(total.changed, "changed", error);
+    }
+    return total;
   }
 
   #get<T>(path: string, fields: Query, read: (json: any) => T, options: CallOptions): Promise<T> {
@@ -465,20 +598,48 @@ export class Client<Kinds extends object = AnyKinds> {
   }
 }
 
-type Query = Record<string, string | number | null | undefined>;
+type Query = Record<string, string | number | boolean | undefined>;
 
 function query(fields: Query): string {
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
   const parameters = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
   return given.length === 0 ? "" : `?${parameters}`;
 }
 
-function nothing(): void {}
-
-/** Leaves out fields that are undefined. */
-function given<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as T;
+function kindPath(kind: string, ...below: string[]): string {
+  return path("v1", "kinds", checkName("kind", kind), ...below);
 }
+
+function itemPath(kind: string, collection: "jobs" | "schedules", id: string, ...below: string[]): string {
+  return kindPath(kind, collection, checkName("id", id), ...below);
+}
+
+function kindList(kinds: string | readonly string[]): string[] {
+  return checkNames("kinds", typeof kinds === "string" ? [kinds] : kinds);
+}
+
+/** One of several responses. */
+interface Page {
+  /** What the next request must send as `after`; missing or `null` in the last response. */
+  readonly cursor?: string | null;
+}
+
+async function* pages<P extends Page>(send: (after: string | undefined) => Promise<P>): AsyncGenerator<P, void, void> {
+  let after: string | undefined;
+  do {
+    const page = await send(after);
+    yield page;
+    after = page.cursor ?? undefined;
+  } while (after !== undefined);
+}
+
+/** The error of a call whose first requests changed some jobs: it is not true any more that nothing was done. */
+function afterSome(count: number, done: string, error: unknown): unknown {
+  if (count === 0 || !(error instanceof RequeueError) || error.outcome !== "not-done") return error;
+  return new ConnectionError(`${count} jobs were ${done}, others were not: ${error.message}`, "unknown", error);
+}
+
+function nothing(): void {}
 
 function changeResult({ result }: { result: ChangeResult }): ChangeResult {
   return result;

@@ -1,5 +1,7 @@
 /** Bodies of jobs and results: how values are converted to what the server stores, and back. */
 
+import { checkJson } from "./check.js";
+import { text } from "./fields.js";
 import type { WireContent } from "./wire.js";
 
 /** Stored data: JSON, text, or bytes. All of them undefined means empty. */
@@ -35,10 +37,19 @@ export const jsonCodec: Codec = {
   },
 };
 
-/** @internal Converts a value for a request. */
-export function toWire(codec: Codec, value: unknown, contentType?: string): WireContent {
+/** @internal Converts a body for a request. Throws a TypeError if its JSON would not have its content. */
+export function bodyToWire(codec: Codec, field: string, value: unknown, contentType?: string): WireContent {
+  if (contentType !== undefined) {
+    text("contentType", contentType);
+    if (value === undefined) throw new TypeError(`contentType is ${contentType}, but ${field} is undefined`);
+  }
   if (value === undefined) return {};
   const content = contentType === undefined ? codec.encode(value) : withType(value, contentType, codec);
+  if ("json" in content) checkJson(field, content.json);
+  return contentToWire(content);
+}
+
+function contentToWire(content: Content): WireContent {
   const type = content.contentType === undefined ? {} : { content_type: content.contentType };
   if (content.text !== undefined) return { body_text: content.text, ...type };
   if (content.bytes !== undefined) return { body_base64: toBase64(content.bytes), ...type };
@@ -57,7 +68,7 @@ function withType(value: unknown, contentType: string, codec: Codec): Content {
  * batch that contains it.
  */
 export function resultToWire(codec: Codec, value: unknown): WireContent {
-  const wire = toWire(codec, value);
+  const wire = contentToWire(codec.encode(value));
   if (!("body" in wire)) return wire;
   const text = JSON.stringify(wire.body) as string | undefined;
   if (text === undefined) throw new TypeError(`a result of type ${typeof wire.body} has no JSON`);

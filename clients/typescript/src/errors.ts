@@ -6,10 +6,12 @@
  * - *unknown*: the operation may have been done.
  */
 
+import { show } from "./check.js";
+import type { PutResult } from "./jobs.js";
 import type { WireProblem } from "./wire.js";
 
-/** What is known about a request that failed. */
-export type Outcome = "rejected" | "not-done" | "unknown";
+/** What is known about a request that failed. `partial`: see `BatchError`. */
+export type Outcome = "rejected" | "not-done" | "unknown" | "partial";
 
 /** The names of all problems that the server reports, as in `/v1/problems/NAME`. */
 export const PROBLEMS = [
@@ -105,18 +107,62 @@ export class ConnectionError extends RequeueError {
   }
 }
 
+/** Some puts of a batch failed. */
+export class BatchError extends RequeueError {
+  override readonly name = "BatchError";
+  override readonly outcome = "partial";
+  /** A result or a `ProblemError` for each put, in order. */
+  readonly results: readonly (PutResult | ProblemError)[];
+  /** The problems, by the positions of their puts in the batch. */
+  readonly problems: ReadonlyMap<number, ProblemError>;
+
+  /** @internal */
+  constructor(jobs: readonly { kind: string; id: string }[], results: readonly (PutResult | ProblemError)[]) {
+    const problems = new Map<number, ProblemError>();
+    for (const [n, result] of results.entries()) {
+      if (result instanceof ProblemError) problems.set(n, result);
+    }
+    const failed = [...problems].map(([n, { message }]) => `jobs[${n}] (${show(jobs[n]?.id)}): ${message}`);
+    super(`${problems.size} of ${results.length} puts failed; the first: ${failed[0]}`);
+    this.results = results;
+    this.problems = problems;
+  }
+}
+
 /** @internal Returns what a status says about the operation. */
 export function outcomeOf(status: number): Outcome {
   if (status === 503 || status === 408) return "not-done";
   return status < 500 ? "rejected" : "unknown";
 }
 
-/** @internal Converts what `fetch` threw. */
-export function connectionError(thrown: unknown, what: string): ConnectionError {
+/** @internal Converts what `fetch` threw. `timedOut` is set if that is why. */
+export function connectionError(
+  thrown: unknown,
+  server: string,
+  request: string,
+  timedOut: string | undefined,
+): ConnectionError {
   const cause = thrown instanceof Error && thrown.cause !== undefined ? thrown.cause : thrown;
-  const outcome = neverConnected(cause) ? "not-done" : "unknown";
-  return new ConnectionError(`${what}: ${messageOf(cause)}`, outcome, thrown);
+  if (timedOut === undefined && neverConnected(cause)) {
+    const message = `cannot connect to ${server}, so ${request} was not done: ${messageOf(cause)}`;
+    return new ConnectionError(message, "not-done", thrown);
+  }
+  const message = `no response from ${server} to ${request}, which may have been done: ${timedOut ?? messageOf(cause)}`;
+  return new ConnectionError(message, "unknown", thrown);
 }
+
+/** Failures of the handshake of TLS, before which no request is sent. */
+const CERTIFICATE = [
+  "CERT_HAS_EXPIRED",
+  "CERT_NOT_YET_VALID",
+  "CERT_UNTRUSTED",
+  "DEPTH_ZERO_SELF_SIGNED_CERT",
+  "ERR_TLS_CERT_ALTNAME_INVALID",
+  "SELF_SIGNED_CERT_IN_CHAIN",
+  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+];
+const NOT_SENT = [...CERTIFICATE, "ERR_SSL_WRONG_VERSION_NUMBER", "ERR_SSL_PACKET_LENGTH_TOO_LONG"];
 
 /**
  * Whether the request was certainly not sent, because there was no connection. Codes such as `ECONNRESET` also
@@ -124,11 +170,20 @@ export function connectionError(thrown: unknown, what: string): ConnectionError 
  */
 function neverConnected(cause: unknown): boolean {
   if (cause instanceof AggregateError) return cause.errors.every(neverConnected);
-  const { code, syscall } = (cause ?? {}) as { code?: unknown; syscall?: unknown };
-  return syscall === "connect" || syscall === "getaddrinfo" || code === "UND_ERR_CONNECT_TIMEOUT";
+  const { code, syscall, message } = (cause ?? {}) as { code?: unknown; syscall?: unknown; message?: unknown };
+  if (syscall === "connect" || syscall === "getaddrinfo" || code === "UND_ERR_CONNECT_TIMEOUT") return true;
+  // `fetch` connects to no port that is used for something else, such as 6000.
+  return NOT_SENT.includes(String(code)) || message === "bad port";
 }
 
 function messageOf(cause: unknown): string {
   if (cause instanceof AggregateError) return cause.errors.map(messageOf).join(", ");
-  return cause instanceof Error ? cause.message : String(cause);
+  if (!(cause instanceof Error)) return String(cause);
+  const { code } = cause as { code?: unknown };
+  if (code === "ERR_SSL_WRONG_VERSION_NUMBER" || code === "ERR_SSL_PACKET_LENGTH_TOO_LONG") {
+    return "the server does not use TLS: write http:// instead of https://";
+  }
+  const isUntrusted = CERTIFICATE.includes(String(code)) && code !== "ERR_TLS_CERT_ALTNAME_INVALID";
+  const hint = isUntrusted ? "; NODE_EXTRA_CA_CERTS is the file of a certificate authority to trust" : "";
+  return (cause.message === "bad port" ? "fetch does not connect to this port" : cause.message) + hint;
 }

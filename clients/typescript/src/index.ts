@@ -2,16 +2,26 @@
 
 export type {
   ChangedJobs,
-  ChangeOptions,
   ChangeResult,
   Claimed,
   ClaimOptions,
+  DeletedKind,
+  ErrorGroup,
+  ErrorGroups,
   Upcoming,
   UpcomingOptions,
 } from "./calls.js";
 export { Client, type ClientOptions } from "./client.js";
 export { type Codec, type Content, jsonCodec } from "./content.js";
-export { ConnectionError, type Outcome, ProblemError, type ProblemName, PROBLEMS, RequeueError } from "./errors.js";
+export {
+  BatchError,
+  ConnectionError,
+  type Outcome,
+  ProblemError,
+  type ProblemName,
+  PROBLEMS,
+  RequeueError,
+} from "./errors.js";
 export type {
   AnyKinds,
   ClaimedJob,
@@ -22,10 +32,12 @@ export type {
   JobState,
   KindName,
   LeaseInfo,
+  ListFilter,
   PutEntry,
   PutFields,
   PutOptions,
   PutResult,
+  Reschedule,
   Successor,
 } from "./jobs.js";
 export type {
@@ -43,6 +55,6 @@ export { GiveUp, JobStopped, RequeueAfter, RetryAfter, type StopReason } from ".
 export type { Job } from "./running.js";
 export type { NewSchedule, Schedule, ScheduleChange, ScheduleFields } from "./schedules.js";
 export type { Settled, Settlement } from "./settle.js";
-export { type Duration, milliseconds, type Time } from "./time.js";
+export { type Duration, milliseconds, type RateText, type Time } from "./time.js";
 export type { CallOptions } from "./transport.js";
 export { type Handler, type HandlerOptions, type RunOptions, Worker, type WorkerOptions } from "./worker.js";

@@ -1,9 +1,11 @@
 /** Jobs: what a put takes, and what the server returns about jobs. */
 
-import { type Codec, fromWire, toWire } from "./content.js";
+import { checkName } from "./check.js";
+import { bodyToWire, type Codec, fromWire } from "./content.js";
 import { ProblemError } from "./errors.js";
-import { checkDuration, checkTime, type Duration, type Time } from "./time.js";
-import type { CallOptions } from "./transport.js";
+import { duration, type Fields, flag, oneOf, text, time, whole, writeFields } from "./fields.js";
+import type { Duration, Time } from "./time.js";
+import { CALL_OPTIONS, type CallOptions } from "./transport.js";
 import type {
   WireClaimed,
   WireFilter,
@@ -11,6 +13,7 @@ import type {
   WirePut,
   WirePutDone,
   WirePutEntry,
+  WireReschedule,
   WireResults,
   WireSuccessor,
 } from "./wire.js";
@@ -46,6 +49,22 @@ export interface PutFields {
 /** Options of a put of one job. */
 export interface PutOptions extends PutFields, CallOptions {}
 
+/** What to change of a job. What is not set, or `undefined`, stays as it is. */
+export interface Reschedule<Body = unknown> extends CallOptions {
+  /** The due time. Not together with `delay`. */
+  readonly due?: Time;
+  /** The time until the job is due, such as `"5m"`. */
+  readonly delay?: Duration;
+  /** 0 to 9. */
+  readonly priority?: number;
+  /** The body. To make it empty, pass an empty `Uint8Array`. */
+  readonly body?: Body;
+  /** Stores a body that is a string or a `Uint8Array` as it is, with this content type. */
+  readonly contentType?: string;
+  /** Fails with `other-generation` unless this is the newest generation of the job. */
+  readonly ifGeneration?: number;
+}
+
 /** A job of a batch of puts. */
 export type PutEntry<Kinds> = {
   [K in KindName<Kinds>]: PutFields & {
@@ -72,10 +91,24 @@ export interface JobFilter {
   readonly state?: JobState;
   /** Matches jobs whose id starts with this text. */
   readonly prefix?: string;
+  /** Matches jobs of exactly this priority. */
+  readonly priority?: number;
   /** Matches jobs whose last error contains this text. Upper and lower case are equal. */
   readonly error?: string;
+  /** Matches jobs whose last error belongs to this group of `errorGroups`: its text, or any error of it. */
+  readonly errorGroup?: string;
+  /** `true`: matches jobs whose last attempt failed because its lease expired; `false`: other jobs. */
+  readonly expired?: boolean;
   /** Matches dead jobs that died before this time. */
   readonly diedBefore?: Time;
+}
+
+/** What jobs a list contains, and how. */
+export interface ListFilter extends JobFilter {
+  /** `id` (default); or, with a `state`, `time` for the earliest first or `newest` for the latest first. */
+  readonly order?: "id" | "time" | "newest";
+  /** The number of jobs that one request returns, up to 1000; default: 100. */
+  readonly pageSize?: number;
 }
 
 /** A job that was claimed. */
@@ -165,26 +198,47 @@ export interface DoneInfo {
   readonly result: unknown;
 }
 
+const PUT: Fields<Omit<PutFields, "contentType">, WirePut> = {
+  due: time,
+  delay: duration,
+  priority: whole,
+  mode: oneOf("replace", "earliest", "keep", "debounce"),
+  maxWait: duration,
+  ifAbsent: flag,
+  ifNew: flag,
+  ifGeneration: whole,
+};
+
 /** @internal */
-export function putToWire(codec: Codec, body: unknown, put: PutFields): WirePut {
-  const wire: WirePut = toWire(codec, body, put.contentType) as WirePut;
-  if (put.due !== undefined) wire.due = checkTime("due", put.due);
-  if (put.delay !== undefined) wire.delay = checkDuration("delay", put.delay);
-  if (put.priority !== undefined) wire.priority = put.priority;
-  if (put.mode !== undefined) wire.mode = put.mode;
-  if (put.maxWait !== undefined) wire.max_wait = checkDuration("maxWait", put.maxWait);
-  if (put.ifAbsent !== undefined) wire.if_absent = put.ifAbsent;
-  if (put.ifNew !== undefined) wire.if_new = put.ifNew;
-  if (put.ifGeneration !== undefined) wire.if_generation = put.ifGeneration;
-  return wire;
+export function putToWire(codec: Codec, body: unknown, options: PutOptions): WirePut {
+  const fields = writeFields("options", options, PUT, ["contentType", ...CALL_OPTIONS]);
+  return { ...bodyToWire(codec, "body", body, options.contentType), ...fields };
 }
 
 /** @internal */
 export function entryToWire(
   codec: Codec,
+  what: string,
   entry: PutFields & { kind: string; id: string; body?: unknown },
 ): WirePutEntry {
-  return { kind: entry.kind, id: entry.id, ...putToWire(codec, entry.body, entry) };
+  const fields = writeFields(what, entry, PUT, ["kind", "id", "body", "contentType"]);
+  const [kind, id] = [checkName(`${what}.kind`, entry.kind), checkName(`${what}.id`, entry.id)];
+  return { kind, id, ...bodyToWire(codec, `${what}.body`, entry.body, entry.contentType), ...fields };
+}
+
+const RESCHEDULE: Fields<Omit<Reschedule, "body" | "contentType" | keyof CallOptions>, WireReschedule> = {
+  due: time,
+  delay: duration,
+  priority: whole,
+  ifGeneration: whole,
+};
+
+/** @internal */
+export function rescheduleToWire(codec: Codec, change: Reschedule): WireReschedule {
+  const fields = writeFields("change", change, RESCHEDULE, ["body", "contentType", ...CALL_OPTIONS]);
+  const { if_generation, ...set } = { ...fields, ...bodyToWire(codec, "change.body", change.body, change.contentType) };
+  if (Object.keys(set).length === 0) throw new TypeError("nothing to change: set due, delay, priority or body");
+  return { ...set, ...(if_generation === undefined ? {} : { if_generation }) };
 }
 
 /** @internal Whether a put can be repeated although it may have been done. */
@@ -197,14 +251,31 @@ export function putFromWire({ outcome, generation }: WirePutDone): PutResult {
   return { outcome, generation };
 }
 
+const FILTER: Fields<JobFilter, WireFilter> = {
+  state: oneOf("waiting", "ready", "leased", "dead", "done"),
+  prefix: text,
+  priority: whole,
+  error: text,
+  errorGroup: text,
+  expired: flag,
+  diedBefore: time,
+};
+
+const LIST: Fields<ListFilter, WireFilter & { order: string; page_size: number }> = {
+  ...FILTER,
+  order: oneOf("id", "time", "newest"),
+  pageSize: whole,
+};
+
 /** @internal */
 export function filterToWire(filter: JobFilter): WireFilter {
-  const wire: WireFilter = {};
-  if (filter.state !== undefined) wire.state = filter.state;
-  if (filter.prefix !== undefined) wire.prefix = filter.prefix;
-  if (filter.error !== undefined) wire.error = filter.error;
-  if (filter.diedBefore !== undefined) wire.died_before = checkTime("diedBefore", filter.diedBefore);
-  return wire;
+  return writeFields("filter", filter, FILTER);
+}
+
+/** @internal The parameters of a list. */
+export function listToWire(filter: ListFilter): WireFilter & { order?: string; limit?: number } {
+  const { page_size, ...query } = writeFields("filter", filter, LIST);
+  return page_size === undefined ? query : { ...query, limit: page_size };
 }
 
 /** @internal */

@@ -1,7 +1,9 @@
 /** Kinds: their settings and counts, and the state of the server. */
 
+import { checkFields, checkList } from "./check.js";
+import { duration, type Fields, flag, nullable, object, text, whole, writeFields } from "./fields.js";
 import { dateFromWire } from "./jobs.js";
-import { checkDuration, type Duration } from "./time.js";
+import { checkRate, type Duration, type RateText } from "./time.js";
 import type { WireKind, WirePush, WireSettings, WireSettingsPatch, WireStats, WireWorker } from "./wire.js";
 
 /** The settings of a kind. */
@@ -61,7 +63,8 @@ export interface SettingsChange {
   readonly backoff?: Partial<Backoff>;
   readonly maxAttempts?: number;
   readonly concurrency?: number | null;
-  readonly rate?: Rate | null;
+  /** Also as text, such as `"10/s"` or `"100/1m"`. */
+  readonly rate?: Rate | RateText | null;
   readonly ageing?: Duration | null;
   readonly paused?: boolean;
   readonly retention?: { readonly age?: Duration; readonly count?: number };
@@ -129,44 +132,47 @@ export interface WorkerInfo {
   readonly held: number;
 }
 
-/** @internal */
-export function settingsToWire(change: SettingsChange): WireSettingsPatch {
-  const { backoff, rate, retention, keepDone, push } = change;
-  const wire: WireSettingsPatch = {};
-  if (change.lease !== undefined) wire.lease = checkDuration("lease", change.lease);
-  if (backoff !== undefined) {
-    wire.backoff = {
-      ...(backoff.base === undefined ? {} : { base: checkDuration("backoff.base", backoff.base) }),
-      ...(backoff.max === undefined ? {} : { max: checkDuration("backoff.max", backoff.max) }),
-      ...(backoff.jitterPercent === undefined ? {} : { jitter_percent: backoff.jitterPercent }),
-    };
-  }
-  if (change.maxAttempts !== undefined) wire.max_attempts = change.maxAttempts;
-  if (change.concurrency !== undefined) wire.concurrency = change.concurrency;
-  if (rate !== undefined) wire.rate = rate && { ...rate, per: checkDuration("rate.per", rate.per) };
-  if (change.ageing !== undefined) wire.ageing = change.ageing && checkDuration("ageing", change.ageing);
-  if (change.paused !== undefined) wire.paused = change.paused;
-  if (retention !== undefined) {
-    wire.retention = { ...retention, ...(retention.age && { age: checkDuration("retention.age", retention.age) }) };
-  }
-  if (keepDone !== undefined) {
-    wire.keep_done = keepDone && {
-      ...keepDone,
-      ...(keepDone.for && { for: checkDuration("keepDone.for", keepDone.for) }),
-    };
-  }
-  if (push !== undefined) wire.push = push && pushToWire(push);
-  return wire;
+type ValueOf<K extends keyof SettingsChange> = NonNullable<SettingsChange[K]>;
+type WireOf<K extends keyof WireSettingsPatch> = NonNullable<WireSettingsPatch[K]>;
+
+const BACKOFF: Fields<Backoff, WireOf<"backoff">> = { base: duration, max: duration, jitterPercent: whole };
+const RATE: Fields<Rate, WireOf<"rate">> = { jobs: whole, per: duration, burst: whole };
+const RETENTION: Fields<ValueOf<"retention">, WireOf<"retention">> = { age: duration, count: whole };
+const KEEP_DONE: Fields<ValueOf<"keepDone">, WireOf<"keep_done">> = { for: duration, count: whole };
+const PUSH: Fields<Push, WirePush> = {
+  url: text,
+  headers: (field, headers) => {
+    checkFields(field, headers, Object.keys(headers));
+    for (const [name, value] of Object.entries(headers)) nullable(text)(`${field}[${JSON.stringify(name)}]`, value);
+    return { ...headers };
+  },
+  timeout: nullable(duration),
+  concurrency: nullable(whole),
+  secrets: (field, secrets) => checkList(field, secrets, "strings").map((secret, n) => text(`${field}[${n}]`, secret)),
+  format: nullable(text),
+};
+
+const SETTINGS: Fields<SettingsChange, WireSettingsPatch> = {
+  lease: duration,
+  backoff: object<Partial<Backoff>, WireOf<"backoff">>(BACKOFF),
+  maxAttempts: whole,
+  concurrency: nullable(whole),
+  rate: nullable(rateToWire),
+  ageing: nullable(duration),
+  paused: flag,
+  retention: object(RETENTION),
+  keepDone: nullable(object(KEEP_DONE)),
+  push: nullable(object(PUSH)),
+};
+
+function rateToWire(field: string, rate: Rate | RateText): WireOf<"rate"> {
+  if (typeof rate === "string") return checkRate(field, rate);
+  return writeFields(field, rate, RATE) as WireOf<"rate">;
 }
 
-function pushToWire(push: Push): WirePush {
-  const { secrets, headers, timeout, ...rest } = push;
-  return {
-    ...rest,
-    ...(timeout === undefined ? {} : { timeout: checkDuration("push.timeout", timeout) }),
-    ...(headers === undefined ? {} : { headers: { ...headers } }),
-    ...(secrets === undefined ? {} : { secrets: [...secrets] }),
-  };
+/** @internal */
+export function settingsToWire(settings: SettingsChange): WireSettingsPatch {
+  return writeFields("settings", settings, SETTINGS);
 }
 
 /** @internal */

@@ -1,8 +1,9 @@
 /** Schedules: jobs that are put at the times of a cron expression, or once per period. */
 
-import { type Codec, fromWire, toWire } from "./content.js";
+import { bodyToWire, type Codec, fromWire } from "./content.js";
+import { duration, type Fields, flag, nullable, oneOf, text, time, whole, writeFields } from "./fields.js";
 import { dateFromWire } from "./jobs.js";
-import { checkDuration, checkTime, type Duration, type Time } from "./time.js";
+import type { Duration, Time } from "./time.js";
 import type { WireSchedule, WireScheduleRequest } from "./wire.js";
 
 /** Fields of a schedule, except for its times. */
@@ -79,30 +80,24 @@ export interface Schedule<Body = unknown> {
   readonly problem: string | undefined;
 }
 
+const SCHEDULE: Fields<Omit<ScheduleChange, "body" | "contentType">, WireScheduleRequest> = {
+  cron: nullable(text),
+  every: nullable(duration),
+  timeZone: nullable(text),
+  priority: nullable(whole),
+  jitter: nullable(duration),
+  missed: nullable(oneOf("one", "skip", "all")),
+  catchUp: nullable(duration),
+  overlap: nullable(oneOf("none", "allow")),
+  paused: nullable(flag),
+  startsAt: nullable(time),
+  endsAt: nullable(time),
+};
+
 /** @internal */
 export function scheduleToWire(codec: Codec, schedule: ScheduleChange): WireScheduleRequest {
-  const { body, contentType, timeZone, catchUp, startsAt, endsAt, cron, every, jitter, ...rest } = schedule;
-  return {
-    ...rest,
-    ...toWire(codec, body, contentType ?? undefined),
-    ...optional("cron", cron, String),
-    ...optional("every", every, (value) => checkDuration("every", value)),
-    ...optional("time_zone", timeZone, String),
-    ...optional("jitter", jitter, (value) => checkDuration("jitter", value)),
-    ...optional("catch_up", catchUp, (value) => checkDuration("catchUp", value)),
-    ...optional("starts_at", startsAt, (value) => checkTime("startsAt", value)),
-    ...optional("ends_at", endsAt, (value) => checkTime("endsAt", value)),
-  };
-}
-
-/** A field that is sent if it has a value or is to be reset. */
-function optional<K extends string, T>(
-  name: K,
-  value: T | null | undefined,
-  write: (value: T) => string,
-): { [_ in K]?: string | null } {
-  if (value === undefined) return {};
-  return { [name]: value === null ? null : write(value) } as { [_ in K]: string | null };
+  const fields = writeFields("schedule", schedule, SCHEDULE, ["body", "contentType"]);
+  return { ...fields, ...bodyToWire(codec, "schedule.body", schedule.body, schedule.contentType ?? undefined) };
 }
 
 /** @internal */

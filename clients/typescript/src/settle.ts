@@ -1,8 +1,10 @@
 /** Settlements: how a lease ends. */
 
+import { checkFields, show } from "./check.js";
 import { type Codec, resultToWire } from "./content.js";
+import { duration, type Fields, oneOf, text, writeFields } from "./fields.js";
 import { dateFromWire } from "./jobs.js";
-import { checkDuration, type Duration } from "./time.js";
+import type { Duration } from "./time.js";
 import type { WireLease, WireSettled } from "./wire.js";
 
 /** How one lease is settled or extended. */
@@ -36,17 +38,38 @@ export interface Settled {
   readonly at: Date | undefined;
 }
 
-/** @internal */
-export function settlementToWire(codec: Codec, settlement: Settlement): WireLease {
-  const { receipt, how } = settlement;
-  const wire: WireLease = { receipt, how };
-  if (how === "ack" && settlement.result !== undefined) wire.result = resultToWire(codec, settlement.result);
-  if ((how === "retry" || how === "bury") && settlement.error !== undefined) wire.error = cut(settlement.error);
-  if ((how === "retry" || how === "requeue") && settlement.delay !== undefined) {
-    wire.delay = checkDuration("delay", settlement.delay);
-  }
-  if (how === "extend" && settlement.lease !== undefined) wire.lease = checkDuration("lease", settlement.lease);
+/** The fields of each settlement besides `receipt` and `how`. */
+const FIELDS: { readonly [How in Settlement["how"]]: readonly string[] } = {
+  ack: ["result"],
+  retry: ["error", "delay"],
+  bury: ["error"],
+  requeue: ["delay"],
+  release: [],
+  extend: ["lease"],
+};
+
+const WRITE: Fields<{ error: string; delay: Duration; lease: Duration }, WireLease> = {
+  error: (field, error) => cut(text(field, error)),
+  delay: duration,
+  lease: duration,
+};
+
+/** @internal `what` is the name of the settlement in errors. */
+export function settlementToWire(codec: Codec, what: string, settlement: Settlement): WireLease {
+  const how = oneOf(...(Object.keys(FIELDS) as Settlement["how"][]))(`${what}.how`, settlement?.how);
+  checkFields(what, settlement, ["receipt", "how", ...FIELDS[how]]);
+  const receipt = checkReceipt(`${what}.receipt`, settlement.receipt);
+  const { result, ...fields } = settlement as { readonly result?: unknown };
+  const wire: WireLease = { receipt, how, ...writeFields(what, fields, WRITE, ["receipt", "how"]) };
+  if (how === "requeue" && wire.delay === undefined) throw new TypeError(`${what}.delay is missing`);
+  if (result !== undefined) wire.result = resultToWire(codec, result);
   return wire;
+}
+
+/** @internal */
+export function checkReceipt(what: string, receipt: unknown): string {
+  if (typeof receipt === "string" && receipt !== "") return receipt;
+  throw new TypeError(`${what} is ${show(receipt)}; it must be the receipt of a claimed job, \`job.receipt\``);
 }
 
 /** The server keeps 2 KiB of an error, and rejects text that has no UTF-8. */

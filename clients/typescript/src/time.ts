@@ -1,4 +1,6 @@
-/** Durations and times. Both are checked before a request is sent. */
+/** Durations, times and rates. All are checked before a request is sent. */
+
+import { show } from "./check.js";
 
 type Unit = "ms" | "s" | "m" | "h" | "d" | "w";
 
@@ -24,7 +26,12 @@ const TIME = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d
  * @throws TypeError if it is not a number with a unit.
  */
 export function milliseconds(duration: Duration): number {
-  checkDuration("duration", duration);
+  return millisecondsOf("duration", duration);
+}
+
+/** @internal The same; `field` is the name of the duration in the error. */
+export function millisecondsOf(field: string, duration: Duration): number {
+  checkDuration(field, duration);
   let total = 0;
   for (const [, number, unit] of duration.matchAll(PART)) {
     total += Number(number) * (UNITS[unit ?? ""] ?? NaN);
@@ -36,30 +43,51 @@ export function milliseconds(duration: Duration): number {
 const MAX_TIMER_MS = 24 * 86_400_000;
 
 /** @internal Returns a duration in milliseconds that a timer accepts. */
-export function timerMs(duration: Duration): number {
-  return Math.min(milliseconds(duration), MAX_TIMER_MS);
+export function timerMs(field: string, duration: Duration): number {
+  return Math.min(millisecondsOf(field, duration), MAX_TIMER_MS);
 }
 
 /** @internal Returns the duration, or throws a TypeError that names the field. */
 export function checkDuration(field: string, duration: Duration): string {
   if (typeof duration === "string" && DURATION.test(duration)) return duration;
-  const hint = typeof duration === "number" ? `: write "${duration}s" or "${duration}m"` : ', such as "5m" or "1h30m"';
-  throw new TypeError(`${field} is ${show(duration)}, but must be a text of numbers with units${hint}`);
+  const isNumber = typeof duration === "number" || /^\d+$/.test(duration);
+  const hint = isNumber
+    ? `write it with a unit, such as "${duration}s" or "${duration}m"`
+    : 'write numbers with the units ms, s, m, h, d and w, such as "5m" or "1h30m"';
+  throw new TypeError(`${field} is ${show(duration)}, which is not a duration; ${hint}`);
 }
 
 /** @internal Returns the time in RFC 3339, or throws a TypeError that names the field. */
 export function checkTime(field: string, time: Time): string {
-  if (time instanceof Date) {
-    if (Number.isNaN(time.getTime())) throw new TypeError(`${field} is an invalid Date`);
-    return time.toISOString();
-  }
+  if (time instanceof Date && !Number.isNaN(time.getTime())) return time.toISOString();
   if (typeof time === "string" && TIME.test(time)) return time;
   throw new TypeError(
-    `${field} is ${show(time)}, but must be a Date, or a text in RFC 3339 with an offset, ` +
+    `${field} is ${show(time)}; it must be a Date, or a time in RFC 3339 with an offset, ` +
       'such as "2026-12-01T09:00:00+01:00"',
   );
 }
 
-function show(value: unknown): string {
-  return typeof value === "string" ? JSON.stringify(value) : String(value);
+/** Jobs per time: `"10/s"`, or with a longer time `"100/1m"` or `"5/30s"`. */
+export type RateText = `${number}/${string}`;
+
+const RATE = /^\s*(\d+)\s*\/\s*(\d*)\s*([a-z]+)\s*$/;
+const RATE_UNITS: Record<string, string> = {
+  sec: "s",
+  second: "s",
+  min: "m",
+  minute: "m",
+  hour: "h",
+  day: "d",
+  week: "w",
+};
+
+/** @internal Returns a rate as the API expects it, or throws a TypeError that names the field. */
+export function checkRate(field: string, text: string): { jobs: number; per: string } {
+  const [, jobs, count, unit = ""] = RATE.exec(text) ?? [];
+  // `minutes` is `minute`, but `ms` is not `m`.
+  const per = `${count || 1}${RATE_UNITS[unit.replace(/(?<=..)s$/, "")] ?? unit}`;
+  if (jobs !== undefined && DURATION.test(per)) return { jobs: Number(jobs), per };
+  throw new TypeError(
+    `${field} is ${show(text)}, which is not a rate; write jobs per time, such as "10/s" or "100/1m"`,
+  );
 }

@@ -1,8 +1,9 @@
 /** Sends requests: one response, one error of the three classes, or the reason of an aborted signal. */
 
+import { checkFields, checkServer, checkToken, type Names, show } from "./check.js";
 import { ConnectionError, connectionError, ProblemError, RequeueError } from "./errors.js";
 import { repeat } from "./repeat.js";
-import { type Duration, milliseconds, timerMs } from "./time.js";
+import { type Duration, millisecondsOf, timerMs } from "./time.js";
 import type { WireProblem } from "./wire.js";
 
 /** Options of every call. */
@@ -15,6 +16,9 @@ export interface CallOptions {
   readonly retryFor?: Duration;
 }
 
+/** @internal Their names. */
+export const CALL_OPTIONS = Object.keys({ signal: true, timeout: true, retryFor: true } satisfies Names<CallOptions>);
+
 /** @internal */
 export interface Request<T> {
   readonly method: "GET" | "PUT" | "POST" | "PATCH" | "DELETE";
@@ -22,6 +26,8 @@ export interface Request<T> {
   readonly body?: unknown;
   /** Whether the request may be repeated although it may have been done. */
   readonly harmless: boolean;
+  /** The options that the call has, besides those of every call; default: none. */
+  readonly options?: readonly string[];
   /** How long the server may wait before it responds. */
   readonly waitMs?: number;
   /** Converts the JSON of the response. If it throws a `RequeueError`, that counts as the response. */
@@ -36,34 +42,37 @@ export class Transport {
   readonly #retryForMs: number;
 
   constructor(server: string, token: string | undefined, timeout: Duration, retryFor: Duration) {
-    const { protocol } = new URL(server);
-    if (protocol !== "http:" && protocol !== "https:") throw new TypeError(`the server ${server} is not an HTTP URL`);
-    this.#server = server.replace(/\/+$/, "");
+    this.#server = checkServer(server);
+    if (token !== undefined) checkToken(token);
     this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    new Headers(this.#headers); // throws a TypeError if the token contains a line break, for example
-    this.#timeoutMs = timerMs(timeout);
-    this.#retryForMs = milliseconds(retryFor);
+    this.#timeoutMs = timerMs("timeout", timeout);
+    this.#retryForMs = millisecondsOf("retryFor", retryFor);
   }
 
   /** Sends the request, and repeats it as far as that is harmless. */
   call<T>(request: Request<T>, options: CallOptions): Promise<T> {
-    const timeoutMs = options.timeout === undefined ? this.#timeoutMs : timerMs(options.timeout);
-    const retryForMs = options.retryFor === undefined ? this.#retryForMs : milliseconds(options.retryFor);
+    checkFields("options", options, [...(request.options ?? []), ...CALL_OPTIONS]);
+    const { signal, timeout, retryFor } = options;
+    if (signal !== undefined && typeof signal.throwIfAborted !== "function") {
+      throw new TypeError(`options.signal is ${show(signal)}; it must be an AbortSignal, such as controller.signal`);
+    }
+    const timeoutMs = timeout === undefined ? this.#timeoutMs : timerMs("options.timeout", timeout);
+    const retryForMs = retryFor === undefined ? this.#retryForMs : millisecondsOf("options.retryFor", retryFor);
     const send = async () => {
-      const json = await this.#send(request, timeoutMs + (request.waitMs ?? 0), options.signal);
+      const json = await this.#send(request, timeoutMs + (request.waitMs ?? 0), signal);
       try {
         return request.read(json);
       } catch (error) {
         if (error instanceof RequeueError) throw error;
-        throw new ConnectionError(`${request.method} ${request.path}: unexpected response`, "unknown", error);
+        const what = `the response of ${this.#server} to ${request.method} ${request.path} is invalid`;
+        throw new ConnectionError(what, "unknown", error);
       }
     };
-    return repeat(send, request.harmless, retryForMs, options.signal);
+    return repeat(send, request.harmless, retryForMs, signal);
   }
 
   async #send(request: Request<unknown>, timeoutMs: number, signal: AbortSignal | undefined): Promise<unknown> {
     signal?.throwIfAborted();
-    const what = `${request.method} ${this.#server}${request.path}`;
     const body = request.body === undefined ? null : JSON.stringify(request.body);
     const headers = body === null ? this.#headers : { ...this.#headers, "content-type": "application/json" };
     const controller = new AbortController();
@@ -86,9 +95,8 @@ export class Transport {
     } catch (thrown) {
       if (thrown instanceof ProblemError) throw thrown;
       if (signal?.aborted) throw signal.reason;
-      if (controller.signal.aborted)
-        throw new ConnectionError(`${what}: no response in ${timeoutMs} ms`, "unknown", thrown);
-      throw connectionError(thrown, what);
+      const timedOut = controller.signal.aborted ? `none in ${timeoutMs} ms` : undefined;
+      throw connectionError(thrown, this.#server, `${request.method} ${request.path}`, timedOut);
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", abort);
@@ -116,8 +124,7 @@ export function path(...segments: string[]): string {
 function encode(segment: string): string {
   // URLs cannot contain these as a segment, not even encoded: they are removed when the URL is parsed.
   if (segment === "." || segment === "..") {
-    throw new TypeError(`the name ${JSON.stringify(segment)} cannot be part of a URL: use a call for several jobs`);
+    throw new TypeError(`the id ${JSON.stringify(segment)} cannot be part of a URL; use a call for several jobs`);
   }
-  if (segment === "") throw new TypeError("the name is empty");
   return encodeURIComponent(segment);
 }

@@ -35,6 +35,13 @@ export interface WirePut extends WireContent {
   if_generation?: number;
 }
 
+export interface WireReschedule extends WireContent {
+  due?: string;
+  delay?: string;
+  priority?: number;
+  if_generation?: number;
+}
+
 export interface WirePutEntry extends WirePut {
   kind: string;
   id: string;
@@ -122,8 +129,24 @@ export interface WireSuccessor extends WireContent {
 export interface WireFilter {
   state?: WireJob["state"];
   prefix?: string;
+  priority?: number;
   error?: string;
+  error_group?: string;
+  expired?: boolean;
   died_before?: string;
+}
+
+export interface WireErrorGroups {
+  groups: {
+    error_group?: string | null;
+    count: number;
+    example: { id: string; error?: string | null };
+    first_died_at: string;
+    last_died_at: string;
+  }[];
+  other: number;
+  scanned: number;
+  cursor?: string | null;
 }
 
 export interface WireSettings {

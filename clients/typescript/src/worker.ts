@@ -9,6 +9,7 @@
  */
 
 import { Changes } from "./changes.js";
+import { checkFields, checkFunction, checkName, type Names, show } from "./check.js";
 import type { Client } from "./client.js";
 import { ProblemError, RequeueError } from "./errors.js";
 import type { AnyKinds, ClaimedJob, KindName } from "./jobs.js";
@@ -19,7 +20,7 @@ import { type Job, RunningJob } from "./running.js";
 import { settlementToWire } from "./settle.js";
 import { type SettleEnd, Settler } from "./settler.js";
 import { onSignals } from "./signals.js";
-import { type Duration, timerMs } from "./time.js";
+import { checkDuration, type Duration, timerMs } from "./time.js";
 import type { WireLease } from "./wire.js";
 
 /**
@@ -64,6 +65,20 @@ export interface RunOptions {
   readonly handleSignals?: boolean;
 }
 
+const WORKER_OPTIONS = Object.keys({
+  name: true,
+  concurrency: true,
+  lease: true,
+  grace: true,
+  onFailure: true,
+  onDead: true,
+  onLost: true,
+  onError: true,
+} satisfies Names<WorkerOptions>);
+const CALLBACKS = ["onFailure", "onDead", "onLost", "onError"] as const;
+const HANDLER_OPTIONS = Object.keys({ timeout: true, parse: true } satisfies Names<HandlerOptions<unknown>>);
+const RUN_OPTIONS = Object.keys({ signal: true, handleSignals: true } satisfies Names<RunOptions>);
+
 interface Registered {
   readonly handler: Handler<any>;
   readonly parse: ((body: unknown) => unknown) | undefined;
@@ -103,14 +118,20 @@ export class Worker<Kinds extends object = AnyKinds> {
 
   constructor(client: Client<Kinds>, options: WorkerOptions = {}) {
     this.#client = client;
+    if (typeof (client as Partial<Client> | undefined)?.claim !== "function") {
+      throw new TypeError(`client is ${show(client)}; it must be a Client, as in new Worker(new Client())`);
+    }
+    checkFields("options", options, WORKER_OPTIONS);
+    for (const name of CALLBACKS) if (options[name] !== undefined) checkFunction(`options.${name}`, options[name]);
     this.#options = options;
-    this.#name = options.name ?? defaultName();
+    this.#name = options.name === undefined ? defaultName() : checkName("options.name", options.name);
     this.#concurrency = options.concurrency ?? 10;
     if (!Number.isInteger(this.#concurrency) || this.#concurrency < 1) {
-      throw new TypeError(`concurrency is ${this.#concurrency}, but must be a whole number from 1`);
+      throw new TypeError(`options.concurrency is ${show(this.#concurrency)}; it must be a whole number from 1`);
     }
     this.#lease = options.lease ?? "30s";
-    this.#graceMs = timerMs(options.grace ?? "30s");
+    checkDuration("options.lease", this.#lease);
+    this.#graceMs = timerMs("options.grace", options.grace ?? "30s");
     const onError = (error: unknown) => this.#report(error);
     this.#leases = new Leases(client, this.#lease, onError);
     this.#settler = new Settler(client, this.#lease, onError);
@@ -124,9 +145,13 @@ export class Worker<Kinds extends object = AnyKinds> {
     ...rest: [Handler<Kinds[K]>] | [HandlerOptions<Kinds[K]>, Handler<Kinds[K]>]
   ): this {
     const [options, handler] = rest.length === 1 ? [{}, rest[0]] : rest;
+    checkName("kind", kind);
+    checkFields("options", options, HANDLER_OPTIONS);
+    if (options.parse !== undefined) checkFunction("options.parse", options.parse);
+    checkFunction("handler", handler);
     if (this.#finished) throw new Error("the worker runs: register handlers before");
     if (this.#handlers.has(kind)) throw new Error(`the kind ${kind} has a handler already`);
-    const timeoutMs = options.timeout === undefined ? undefined : timerMs(options.timeout);
+    const timeoutMs = options.timeout === undefined ? undefined : timerMs("options.timeout", options.timeout);
     this.#handlers.set(kind, { handler, parse: options.parse, timeoutMs });
     return this;
   }
@@ -136,6 +161,7 @@ export class Worker<Kinds extends object = AnyKinds> {
    * of jobs whose handlers were stopped for that. Throws if the server rejects the first claim.
    */
   async run(options: RunOptions = {}): Promise<number> {
+    checkFields("options", options, RUN_OPTIONS);
     if (this.#finished) throw new Error("a worker runs only once");
     if (this.#handlers.size === 0) throw new Error("the worker has no handlers");
     this.#finished = this.#run(options);
@@ -237,7 +263,7 @@ export class Worker<Kinds extends object = AnyKinds> {
     const { receipt } = job.claimed;
     let lease: WireLease;
     try {
-      lease = settlementToWire(this.#client.codec, { ...decision.settlement, receipt });
+      lease = settlementToWire(this.#client.codec, "settlement", { ...decision.settlement, receipt });
     } catch (error) {
       return this.#settle(job, failed(error)); // the result has no JSON
     }

@@ -10,8 +10,11 @@ type ResponseOf<Operation> = Operation extends { responses: { 200: infer Body } 
 type Put = paths["/v1/kinds/{kind}/jobs/{id}"]["put"];
 type PutMany = paths["/v1/put"]["post"];
 type GetJob = paths["/v1/kinds/{kind}/jobs/{id}"]["get"];
+type Reschedule = paths["/v1/kinds/{kind}/jobs/{id}"]["patch"];
 type Claim = paths["/v1/claim"]["post"];
 type Settle = paths["/v1/settle"]["post"];
+type ListQuery = NonNullable<paths["/v1/kinds/{kind}/jobs"]["get"]["parameters"]["query"]>;
+type ListParameter = "order" | "limit" | "after" | "body_limit";
 type Revive = paths["/v1/kinds/{kind}/revive"]["post"];
 type ChangeKind = paths["/v1/kinds/{kind}"]["patch"];
 type GetKind = paths["/v1/kinds/{kind}"]["get"];
@@ -27,6 +30,7 @@ type Assignable<From extends To, To> = From;
 export type Requests = [
   Assignable<wire.WirePut, RequestOf<Put>>,
   Assignable<wire.WirePutEntry, PutEntry>,
+  Assignable<wire.WireReschedule, RequestOf<Reschedule>>,
   Assignable<wire.WireClaim, RequestOf<Claim>>,
   Assignable<wire.WireLease, Lease>,
   Assignable<{ all: wire.WireFilter }, RequestOf<Revive>>,
@@ -36,6 +40,7 @@ export type Requests = [
 
 export type Responses = [
   Assignable<ResponseOf<Put>, wire.WirePutDone>,
+  Assignable<ResponseOf<Reschedule>, wire.WirePutDone>,
   Assignable<ResponseOf<PutMany>, wire.WireResults<wire.WirePutDone>>,
   Assignable<ResponseOf<Claim>, wire.WireClaimResponse>,
   Assignable<ResponseOf<Settle>, wire.WireResults<wire.WireSettled>>,
@@ -43,6 +48,7 @@ export type Responses = [
   Assignable<ResponseOf<ChangeKind>, wire.WireSettings>,
   Assignable<ResponseOf<GetKind>, wire.WireKind>,
   Assignable<ResponseOf<SetSchedule>, wire.WireSchedule>,
+  Assignable<ResponseOf<paths["/v1/kinds/{kind}/errors"]["get"]>, wire.WireErrorGroups>,
   Assignable<ResponseOf<paths["/v1/stats"]["get"]>, wire.WireStats>,
   Assignable<ResponseOf<paths["/v1/workers"]["get"]>["workers"][number], wire.WireWorker>,
 ];
@@ -53,9 +59,12 @@ type Unknown<Api, Known> = Exclude<keyof Api, keyof Known>;
 export type Fields = [
   Assignable<Unknown<RequestOf<Put>, wire.WirePut>, never>,
   Assignable<Unknown<PutEntry, wire.WirePutEntry>, never>,
+  Assignable<Unknown<RequestOf<Reschedule>, wire.WireReschedule>, never>,
   Assignable<Unknown<Lease, wire.WireLease>, never>,
   Assignable<Unknown<ClaimedJob, wire.WireClaimed>, never>,
   Assignable<Unknown<ResponseOf<GetJob>, wire.WireJob>, never>,
+  Assignable<Unknown<Extract<RequestOf<Revive>, { all: unknown }>["all"], wire.WireFilter>, never>,
+  Assignable<Unknown<ListQuery, wire.WireFilter & Record<ListParameter, unknown>>, never>,
   Assignable<Unknown<RequestOf<ChangeKind>, wire.WireSettingsPatch>, never>,
   Assignable<Unknown<ResponseOf<ChangeKind>, wire.WireSettings>, never>,
   Assignable<Unknown<RequestOf<SetSchedule>, wire.WireScheduleRequest>, never>,

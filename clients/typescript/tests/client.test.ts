@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
-import { Client, type Codec, ProblemError } from "requeue-client";
+import {
+  BatchError,
+  Client,
+  type Codec,
+  type ListFilter,
+  ProblemError,
+  type PutResult,
+  type RateText,
+  RequeueError,
+} from "requeue-client";
 import { Server, uniqueKind } from "./server.js";
 
 const server = await Server.start({ after });
@@ -28,18 +37,82 @@ describe("a client", () => {
     await assert.rejects(client.get(kind, "a/b ü?"), { problem: "absent", outcome: "rejected", status: 404 });
   });
 
-  test("reports one result per job of a batch", async () => {
+  test("throws if a job of a batch was not put, and reports one result per job", async () => {
     const [one, other] = [uniqueKind("one"), uniqueKind("other")];
-    const results = await client.putMany([
+    const jobs = [
       { kind: one, id: "1", body: 1 },
       { kind: other, id: "1", delay: "1h" },
       { kind: one, id: "1", body: 2, ifAbsent: true },
-    ]);
-    const [first, second, third] = results;
+    ] as const;
+    const error = await client.putMany(jobs).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    assert.ok(error instanceof BatchError && error instanceof RequeueError);
+    const message = /^1 of 3 puts failed; the first: jobs\[2\] \("1"\): job "1" of kind one-\w+ already exists/;
+    assert.match(error.message, message);
+    assert.deepEqual([error.outcome, [...error.problems.keys()]], ["partial", [2]]);
+    assert.equal(error.problems.get(2), error.results[2]);
+
+    await client.cancel(one, "1");
+    const done: PutResult[] = await client.putMany(jobs.slice(0, 2));
+    assert.deepEqual(
+      done.map(({ outcome }) => outcome),
+      ["created", "updated"],
+    );
+    await client.cancel(one, "1");
+    const results = await client.putMany([{ ...jobs[0], id: "2" }, { kind: other, id: "2" }, jobs[2], jobs[2]], {
+      returnProblems: true,
+    });
+    const [first, second, , third] = results;
     assert.ok(first && !(first instanceof ProblemError) && first.outcome === "created");
     assert.ok(second && !(second instanceof ProblemError) && second.outcome === "created");
     assert.ok(third instanceof ProblemError);
-    assert.deepEqual([third.problem, third.generation, third.outcome], ["exists", first.generation, "rejected"]);
+    const { generation } = await client.get(one, "1");
+    assert.deepEqual([third.problem, third.generation, third.outcome], ["exists", generation, "rejected"]);
+  });
+
+  test("reschedules a job, and keeps what is not named", async () => {
+    const kind = uniqueKind("move");
+    const put = await client.put(kind, "1", { to: "ann" }, { delay: "1h", priority: 3 });
+    const moved = await client.reschedule(kind, "1", { delay: "2h" });
+    assert.deepEqual([moved.outcome, moved.generation > put.generation], ["updated", true]);
+    let job = await client.get(kind, "1");
+    assert.deepEqual([job.body, job.priority, job.state], [{ to: "ann" }, 3, "waiting"]);
+    assert.ok(job.due.getTime() > Date.now() + 5_400_000);
+
+    const due = new Date(Date.now() + 86_400_000);
+    await client.reschedule(kind, "1", { due, priority: 5, body: { to: "bob" }, ifGeneration: moved.generation });
+    job = await client.get(kind, "1");
+    assert.deepEqual([job.body, job.priority, job.due], [{ to: "bob" }, 5, due]);
+    await assert.rejects(client.reschedule(kind, "1", { delay: "1h", ifGeneration: 1 }), {
+      problem: "other-generation",
+      generation: job.generation,
+    });
+    await client.reschedule(kind, "1", { body: "plain", contentType: "text/plain" });
+    assert.equal((await client.get(kind, "1")).body, "plain");
+    await client.reschedule(kind, "1", { body: new Uint8Array() });
+    assert.equal((await client.get(kind, "1")).body, undefined);
+    await assert.rejects(client.reschedule(kind, "2", { delay: "1h" }), { problem: "absent" });
+    await assert.rejects(client.reschedule(kind, "1", { delay: "1h", due }), { problem: "invalid" });
+  });
+
+  test("reschedules leased, dead and done jobs", async () => {
+    const kind = uniqueKind("move-other");
+    await client.changeKind(kind, { keepDone: {} });
+    await client.put(kind, "1", "body");
+    let { jobs } = await client.claim(kind);
+    assert.equal((await client.reschedule(kind, "1", { delay: "0s" })).outcome, "coalesced");
+    await client.ack(jobs[0]!.receipt);
+    ({ jobs } = await client.claim(kind));
+    assert.equal(jobs[0]!.body, "body");
+    await client.bury(jobs[0]!.receipt, { error: "no address" });
+    assert.equal((await client.reschedule(kind, "1", { priority: 9 })).outcome, "updated");
+    assert.equal((await client.get(kind, "1")).state, "dead");
+    assert.equal((await client.reschedule(kind, "1", { delay: "0s" })).outcome, "revived");
+    ({ jobs } = await client.claim(kind));
+    await client.ack(jobs[0]!.receipt);
+    await assert.rejects(client.reschedule(kind, "1", { delay: "1h" }), { problem: "done" });
   });
 
   test("conditions of a put are checked", async () => {
@@ -62,6 +135,76 @@ describe("a client", () => {
     const some: string[] = [];
     for await (const job of client.list(kind, { prefix: "job-1" })) some.push(job.id);
     assert.deepEqual(some, ids.slice(10, 20));
+  });
+
+  test("selects, counts and changes jobs by the same filters", async () => {
+    const kind = uniqueKind("filters");
+    const ids = ["a1", "a2", "b1", "b2", "b3"];
+    await client.setKind(kind, { maxAttempts: 1 });
+    await client.putMany(ids.map((id, n) => ({ kind, id, priority: n % 2 })));
+    const { jobs } = await client.claim(kind, { max: 10 });
+    for (const { id, receipt } of jobs) await client.bury(receipt, { error: id === "a1" ? "boom" : `${id} not found` });
+    await client.put(kind, "c1", null, { delay: "1h" });
+
+    const before = new Date(Date.now() + 3_600_000);
+    const filters: [ListFilter, string[]][] = [
+      [{}, [...ids, "c1"]],
+      [{ state: "dead" }, ids],
+      [{ prefix: "b" }, ["b1", "b2", "b3"]],
+      [{ priority: 1 }, ["a2", "b2"]],
+      [{ error: "BOOM" }, ["a1"]],
+      [{ errorGroup: "b* not found" }, ["b1", "b2", "b3"]],
+      [{ errorGroup: "b99 not found" }, ["b1", "b2", "b3"]],
+      [{ expired: true }, []],
+      [{ expired: false, state: "dead" }, ids],
+      [{ diedBefore: before }, ids],
+      [{ state: "dead", prefix: "b", priority: 0, diedBefore: before }, ["b1", "b3"]],
+    ];
+    for (const [filter, expected] of filters) {
+      const listed: string[] = [];
+      for await (const { id } of client.list(kind, filter)) listed.push(id);
+      assert.deepEqual(listed, expected, JSON.stringify(filter));
+      assert.equal(await client.count(kind, filter), expected.length, JSON.stringify(filter));
+    }
+    assert.equal(await client.count(kind), 6);
+    const ordered: string[] = [];
+    for await (const { id } of client.list(kind, { state: "dead", order: "newest", pageSize: 2 })) ordered.push(id);
+    assert.deepEqual(ordered, jobs.map(({ id }) => id).reverse());
+
+    assert.deepEqual(await client.reviveMatching(kind, { priority: 1 }), { matched: 2, changed: 2, failed: 0 });
+    assert.deepEqual(await client.runNowMatching(kind, { prefix: "c" }), { matched: 1, changed: 1, failed: 0 });
+    assert.deepEqual(await client.cancelMatching(kind, { expired: true }), { matched: 0, changed: 0, failed: 0 });
+    assert.equal((await client.cancelMatching(kind, {})).changed, 6);
+  });
+
+  test("changes and counts all jobs that match, also more than 10,000", async () => {
+    const kind = uniqueKind("many");
+    for (let batch = 0; batch < 11; batch++) {
+      await client.putMany(Array.from({ length: 1000 }, (_, n) => ({ kind, id: `${batch}-${n}`, delay: "1h" })));
+    }
+    assert.equal(await client.count(kind, { priority: 0 }), 11_000);
+    assert.deepEqual(await client.runNowMatching(kind, {}), { matched: 11_000, changed: 11_000, failed: 0 });
+    assert.deepEqual(await client.deleteKind(kind), { removed: 11_000, ending: 0 });
+  });
+
+  test("groups dead jobs by their errors", async () => {
+    const kind = uniqueKind("groups");
+    await client.setKind(kind, { maxAttempts: 1 });
+    await client.putMany(["a", "b", "c"].map((id) => ({ kind, id })));
+    const { jobs } = await client.claim(kind, { max: 3 });
+    for (const [n, { receipt }] of jobs.entries()) {
+      await client.bury(receipt, { error: n === 0 ? "mailbox full" : `order ${n} not found` });
+    }
+    const { groups, other, scanned } = await client.errorGroups(kind);
+    assert.deepEqual(
+      groups.map(({ errorGroup, count, example }) => [errorGroup, count, example]),
+      [
+        ["order * not found", 2, { id: "c", error: "order 2 not found" }],
+        ["mailbox full", 1, { id: "a", error: "mailbox full" }],
+      ],
+    );
+    assert.deepEqual([other, scanned], [0, 3]);
+    assert.ok(groups[0]!.firstDiedAt <= groups[0]!.lastDiedAt);
   });
 
   test("claims jobs, extends their leases, and settles them", async () => {
@@ -125,11 +268,8 @@ describe("a client", () => {
       error: "BOOM",
       diedBefore: "2040-01-01T00:00:00Z",
     });
-    assert.deepEqual(revived, { matched: 1, changed: 1, failed: 0, cursor: null });
-
-    const page = await client.cancelMatching(kind, {}, { limit: 2 });
-    assert.deepEqual([page.changed, typeof page.cursor], [2, "string"]);
-    assert.equal((await client.cancelMatching(kind, {}, { after: page.cursor! })).changed, 1);
+    assert.deepEqual(revived, { matched: 1, changed: 1, failed: 0 });
+    assert.deepEqual(await client.cancelMatching(kind, {}), { matched: 3, changed: 3, failed: 0 });
     assert.deepEqual(
       (await client.cancelMany(kind, ["a"])).map((result) => (result as ProblemError).problem),
       ["absent"],
@@ -138,8 +278,9 @@ describe("a client", () => {
 
   test("sets, changes and deletes a kind", async () => {
     const kind = uniqueKind("settings");
-    const set = await client.setKind(kind, { lease: "1m", rate: { jobs: 100, per: "1m" }, retention: { age: "2d" } });
-    assert.deepEqual([set.lease, set.rate, set.retention.age], ["1m", { jobs: 100, per: "1m", burst: 2 }, "2d"]);
+    const rate = { jobs: 100, per: "1m", burst: 5 } as const;
+    const set = await client.setKind(kind, { lease: "1m", rate, retention: { age: "2d" } });
+    assert.deepEqual([set.lease, set.rate, set.retention.age], ["1m", rate, "2d"]);
     const change = {
       backoff: { base: "10s" },
       concurrency: 5,
@@ -164,6 +305,25 @@ describe("a client", () => {
     assert.deepEqual(await client.deleteKind(kind), { removed: 1, ending: 0 });
   });
 
+  test("accepts a rate as text", async () => {
+    const kind = uniqueKind("rate");
+    for (const [rate, jobs, per] of [
+      ["10/s", 10, "1s"],
+      ["100/1m", 100, "1m"],
+      ["5 / 30s", 5, "30s"],
+      ["1/hour", 1, "1h"],
+      ["3/2 minutes", 3, "2m"],
+      ["7/250ms", 7, "250ms"],
+    ] as const) {
+      const settings = await client.changeKind(kind, { rate });
+      assert.deepEqual([settings.rate?.jobs, settings.rate?.per], [jobs, per], rate);
+      assert.deepEqual((await client.setKind(kind, settings)).rate, settings.rate);
+    }
+    for (const rate of ["10", "/s", "10/", "10/x", "1.5/s", "10/s/s", "ten/s", "10/0.5"]) {
+      await assert.rejects(client.changeKind(kind, { rate: rate as RateText }), /which is not a rate/, rate);
+    }
+  });
+
   test("sets, changes, runs and deletes a schedule", async () => {
     const kind = uniqueKind("report");
     const set = await client.setSchedule(kind, "daily", {
@@ -184,6 +344,17 @@ describe("a client", () => {
       (await client.schedules(kind)).map(({ id }) => id),
       ["daily"],
     );
+    const other = uniqueKind("poll");
+    await client.setSchedule(other, "often", { every: "30s", body: { n: 1 } });
+    const all = (await client.allSchedules()).filter((schedule) => [kind, other].includes(schedule.kind));
+    assert.deepEqual(
+      all.map(({ kind, id, body }) => [kind, id, body]),
+      [
+        [other, "often", { n: 1 }],
+        [kind, "daily", { of: "sales" }],
+      ],
+    );
+    await client.deleteKind(other);
     assert.equal((await client.runSchedule(kind, "daily")).outcome, "created");
     await client.deleteSchedule(kind, "daily");
     await assert.rejects(client.schedule(kind, "daily"), { problem: "absent" });

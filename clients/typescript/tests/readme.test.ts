@@ -19,14 +19,24 @@ test("the programs of the README run", async (t) => {
   });
   assert.deepEqual(
     programs.map(([name]) => name),
-    ["producer.js", "worker.js"],
+    ["producer.js", "worker.js", "move.js", "setup.js"],
   );
-  const [[, producer], [, worker]] = programs as [readonly [string, string], readonly [string, string]];
+  const [producer, worker, move, setup] = programs.map(([, file]) => file) as [string, string, string, string];
 
   const env = { ...process.env, REQUEUE_SERVER: server.url };
   await promisify(execFile)(process.execPath, [producer], { env });
   const client = new Client({ server: server.url });
   assert.deepEqual((await client.get("order.remind", "order-42")).body, { to: "ann@example.org" });
+  const { due } = await client.get("order.remind", "order-42");
+  await promisify(execFile)(process.execPath, [move], { env });
+  const moved = await client.get("order.remind", "order-42");
+  assert.deepEqual([moved.due > due, moved.body], [true, { to: "ann@example.org" }]);
+
+  writeFileSync(setup, readFileSync(setup, "utf8").replace("http://127.0.0.1:7654", server.url));
+  await promisify(execFile)(process.execPath, [setup], { env });
+  assert.equal((await client.settings("order.remind")).maxAttempts, 5);
+  assert.equal((await client.schedule("report", "daily")).timeZone, "Europe/Berlin");
+  await client.setKind("order.remind", {});
   await client.runNow("order.remind", "order-42");
 
   const child: ChildProcess = spawn(process.execPath, [worker], { env, stdio: ["ignore", "pipe", "inherit"] });

@@ -42,6 +42,16 @@ export async function client(): Promise<void> {
   // @ts-expect-error the body of another kind
   await client.putMany([{ kind: "thumbnail", id: "2", body: { to: "ann@example.org" } }]);
 
+  await client.reschedule("order.remind", "1", { delay: "1h", body: { to: "bob@example.org" } });
+  // @ts-expect-error the body of another kind
+  await client.reschedule("order.remind", "1", { body: new Uint8Array() });
+  // @ts-expect-error a field that cannot be changed
+  await client.reschedule("order.remind", "1", { ifAbsent: true });
+  const put: "created" | "updated" | "coalesced" | "revived" | "kept" = (await client.putMany([]))[0]!.outcome;
+  const [result] = await client.putMany([], { returnProblems: true });
+  // @ts-expect-error it may be a problem, which need not have one
+  const generation: number = result!.generation;
+
   const job: JobInfo<{ to: string }> = await client.get("order.remind", "1");
   const to: string = job.body.to;
   // @ts-expect-error a field that the body does not have
@@ -63,10 +73,12 @@ export async function client(): Promise<void> {
   // @ts-expect-error neither
   await client.setSchedule("poll", "often", { paused: true });
   await client.changeSchedule("poll", "often", { jitter: null });
-  await client.changeKind("poll", { concurrency: null, backoff: { base: "2s" } });
+  await client.changeKind("poll", { concurrency: null, backoff: { base: "2s" }, rate: "10/s" });
+  // @ts-expect-error a rate without a time
+  await client.changeKind("poll", { rate: "10" });
 
   const duration: Duration = (await client.settings("poll")).lease;
-  void [claimed, duration];
+  void [claimed, duration, put, generation];
 }
 
 export function worker(client: Client<Kinds>): void {
