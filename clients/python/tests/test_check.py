@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import httpx
 import pytest
 
-from requeue_client import Ack, AsyncClient, Client, Put, Worker
+from requeue_client import Ack, AsyncClient, Client, Put, RetryAfter, Worker
 from requeue_client.times import rate_fields
 
 
@@ -29,6 +30,16 @@ def schedule(fields: Any) -> Callable[[Client], Any]:
 def settings(fields: Any) -> Callable[[Client], Any]:
     return lambda client: client.change_kind("mail", fields)
 
+
+class NotAwaited:
+    def __await__(self) -> Any: ...
+
+    def __repr__(self) -> str:
+        return "<not awaited>"
+
+
+ENDLESS: dict[str, Any] = {}
+ENDLESS["self"] = ENDLESS
 
 NONSENSE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "an id that is a number": (
@@ -67,6 +78,50 @@ NONSENSE: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda c: c.set_schedule("mail", 1, {"every": "1h"}),
         "id is 1; it must be text, such as '1'",
     ),
+    "a batch that is one put": (
+        lambda c: c.put_many(Put("mail", "a")),
+        "it must be a list of Put",
+    ),
+    "a delay without a unit": (
+        lambda c: c.put("mail", "a", delay=300),
+        "delay is 300; a duration needs a unit: write timedelta(seconds=…) or '5m'",
+    ),
+    "a delay of a batch": (
+        lambda c: c.put_many([Put("mail", "a"), Put("mail", "b", delay=300)]),  # type: ignore[arg-type]
+        "jobs[1].delay is 300; a duration needs a unit",
+    ),
+    "a time that is text": (
+        lambda c: c.put("mail", "a", due="2026-12-01T09:00:00Z"),
+        "due is '2026-12-01T09:00:00Z'; it must be a datetime with a time zone",
+    ),
+    "a time without a zone": (
+        lambda c: c.count("mail", died_before=datetime(2026, 12, 1)),
+        "died_before is datetime.datetime(2026, 12, 1, 0, 0), which has no time zone",
+    ),
+    "a setting without a unit": (
+        settings({"retention": {"age": 7}}),
+        "settings.retention.age is 7; a duration needs a unit",
+    ),
+    "a body that was not awaited": (
+        lambda c: c.put("mail", "a", {"to": NotAwaited()}),
+        "body.to: <not awaited> is not JSON serializable: await it",
+    ),
+    "a part of a body": (
+        lambda c: c.put("mail", "a", {"to": [1, object]}),
+        "body.to[1]: <class 'object'> is not JSON serializable: a body consists of",
+    ),
+    "a number that is none": (
+        lambda c: c.put_many([Put("mail", "a", {"sum": float("nan")})]),
+        "jobs[0].body.sum is nan, which JSON cannot express",
+    ),
+    "a key that is not text": (
+        lambda c: c.put("mail", "a", {"of": {(1, 2): 3}}),
+        "body.of has the key (1, 2); in JSON, keys are text",
+    ),
+    "a body that contains itself": (
+        lambda c: c.put("mail", "a", ENDLESS),
+        "body contains itself, or is nested too deeply",
+    ),
     "a reschedule of nothing": (
         lambda c: c.reschedule("mail", "a", if_generation=3),
         "nothing to change: specify due, delay, priority or body",
@@ -102,7 +157,7 @@ NONSENSE: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "a rate without a time": (
         settings({"rate": "10"}),
-        "'10' is not a rate: write jobs per time, such as '10/s' or '100/1m'",
+        "settings.rate is '10', which is not a rate: write jobs per time, such as '10/s' or ",
     ),
     "a rate that is a number": (
         settings({"rate": 10}),
@@ -159,9 +214,32 @@ def test_a_token_that_is_none_is_rejected_and_not_shown(make: Any) -> None:
         assert "ret" not in str(caught.value)
 
 
+def test_a_server_or_token_that_is_not_text_is_rejected() -> None:
+    for make in (Client, AsyncClient, Worker):
+        with pytest.raises(TypeError, match="server is 7860; it must be text, such as 'http://lo"):
+            make(7860)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="the token is of the type int; it must be text"):
+            make(token=12345)  # type: ignore[arg-type]
+
+
+def test_a_duration_of_a_client_or_worker_has_a_name() -> None:
+    with pytest.raises(ValueError, match="retry_for is '10', which is not a duration"):
+        Client(retry_for="10")
+    with pytest.raises(TypeError, match="lease is 30; a duration needs a unit"):
+        Worker(lease=30)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="delay is 10; a duration needs a unit"):
+        RetryAfter(10)  # type: ignore[arg-type]
+
+
 def test_a_worker_has_handlers_for_kinds_that_are_text() -> None:
     with pytest.raises(TypeError, match="kind is 42; it must be text"):
         Worker().job(42)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"is not a kind: write @worker\.job\('KIND'\)"):
+        Worker().job(print)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the handler of 'mail' is 5; it must be a function"):
+        Worker().job("mail")(5)  # type: ignore[type-var]
+    with pytest.raises(TypeError, match="concurrency is '5'; it must be a whole number"):
+        Worker(concurrency="5")  # type: ignore[arg-type]
 
 
 def test_a_receipt_is_text(client: Client) -> None:

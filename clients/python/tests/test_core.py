@@ -71,7 +71,7 @@ def test_repetitions_end_after_retry_for() -> None:
 def test_a_failure_before_the_connection_is_not_done_and_after_it_unknown(
     failure: httpx.HTTPError, expected: type[RequeueError]
 ) -> None:
-    assert type(transport_error(failure, "http://x")) is expected
+    assert type(transport_error(failure, "http://x", "GET /v1/stats")) is expected
 
 
 def test_an_invalid_response_is_unknown() -> None:

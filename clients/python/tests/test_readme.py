@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from uuid import UUID
 
 from support import LIMIT, until
 
-from requeue_client import Client, Job, Worker
 from requeue_client.testing import Server
 
 PACKAGE = Path(__file__).parents[1]
@@ -55,13 +54,19 @@ def test_the_producer_puts_a_job_that_the_worker_runs() -> None:
         server.client.delete_kind("order.remind")
 
 
-def test_the_typed_bodies_of_the_readme_are_valid(client: Client) -> None:
-    names: dict[str, Any] = {"client": client, "worker": Worker(), "Job": Job}
-    for module in ("dataclasses", "datetime", "uuid"):
-        exec(f"from {module} import *", names)
-    exec(TYPED, names)
-    assert client.get("order.remind", "order-42").body["to"] == "ann@example.org"
-    client.delete_kind("order.remind")
+def test_the_typed_bodies_of_the_readme_are_put_and_run() -> None:
+    with Server() as server:
+        with run(TYPED, server) as producer:
+            assert producer.wait(LIMIT) == 0
+        order = server.client.get("order.remind", "order-43").body["order"]
+        worker = run(TYPED + "worker.run()\n", server)
+        assert worker.stdout is not None
+        assert worker.stdout.readline().startswith("mail to ann@example.org about ")
+        assert UUID(order)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(LIMIT) == 0
+        worker.stdout.close()
+        server.client.delete_kind("order.remind")
 
 
 def test_the_program_in_the_readme_of_the_project_runs() -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 from support import Proxy, until
 
@@ -16,6 +17,7 @@ from requeue_client import (
     AsyncClient,
     Client,
     ConnectionFailed,
+    KindDeleted,
     LeaseLost,
     NotDone,
     OutcomeUnknown,
@@ -114,7 +116,32 @@ def test_a_server_that_cannot_be_reached_is_not_done() -> None:
         with Client(url, retry_for="300ms") as client, pytest.raises(ConnectionFailed) as caught:
             client.put("mail", "a", if_absent=True)
     assert isinstance(caught.value, NotDone)
-    assert f"cannot connect to {url}: " in str(caught.value)
+    what = f"cannot connect to {url}, so PUT /v1/kinds/mail/jobs/a was not done: "
+    assert what in str(caught.value)
+
+
+@pytest.mark.parametrize("call", ["cancel_matching", "delete_kind"])
+def test_a_call_that_fails_after_it_changed_something_is_unknown(call: str) -> None:
+    changed = {"matched": 9, "changed": 7, "failed": 2, "removed": 5, "ending": 2, "cursor": "x"}
+    responses = iter([httpx.Response(200, json=changed), httpx.Response(503)])
+    transport = httpx.MockTransport(lambda request: next(responses))
+    with (
+        Client("http://server", transport=transport, retry_for="0s") as client,
+        pytest.raises(OutcomeUnknown, match=r"7 jobs were \w+, others were not: 503") as caught,
+    ):
+        getattr(client, call)("mail")
+    assert isinstance(caught.value.__cause__, NotDone)
+
+
+def test_a_kind_is_deleted_in_several_requests() -> None:
+    pages = [
+        {"removed": 9_000, "ending": 1_000, "cursor": "x"},
+        {"removed": 7, "ending": 2, "cursor": None},
+    ]
+    responses = iter(httpx.Response(200, json=page) for page in pages)
+    transport = httpx.MockTransport(lambda request: next(responses))
+    with Client("http://server", transport=transport) as client:
+        assert client.delete_kind("mail") == KindDeleted(removed=9_007, ending=1_002)
 
 
 def test_a_host_that_does_not_exist_is_not_done() -> None:

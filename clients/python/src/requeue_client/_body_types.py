@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import inspect
 import json
+import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -49,10 +51,44 @@ def to_plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, (set, frozenset)):
         return [*cast("set[Any]", value)]
+    if inspect.isawaitable(value):
+        raise TypeError(f"{value!r} is not JSON serializable: await it")
     raise TypeError(
         f"{value!r} is not JSON serializable: a body consists of the types of JSON, dataclasses, "
         "pydantic models, UUID, datetime, date, time, Decimal, Enum and sets"
     )
+
+
+MAX_DEPTH = 200
+"""Deeper values contain themselves, or are nested more deeply than any server accepts."""
+
+
+def json_problem(value: Any, place: str = "", depth: int = 0) -> str | None:
+    """Returns what JSON cannot express of a value, with its place, such as `body.items[2]`."""
+    name = place.removeprefix(".") or "the value"
+    if depth > MAX_DEPTH:
+        return f"{name.partition('.')[0]} contains itself, or is nested too deeply"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{name} is {value!r}, which JSON cannot express"
+    if value is None or isinstance(value, (str, int, float)):
+        return None
+    items: Iterable[tuple[str, Any]]
+    if isinstance(value, dict):
+        entries: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
+        for key in entries:
+            if key is not None and not isinstance(key, (str, int, float)):
+                return f"{name} has the key {key!r}; in JSON, keys are text"
+        items = ((f"{place}.{key}", item) for key, item in entries.items())
+    elif isinstance(value, (list, tuple)):
+        values = cast("Sequence[Any]", value)
+        items = ((f"{place}[{n}]", item) for n, item in enumerate(values))
+    else:
+        try:
+            items = [(place, to_plain(value))]
+        except (TypeError, ValueError) as error:
+            return f"{name}: {error}"
+    problems = (json_problem(item, where, depth + 1) for where, item in items)
+    return next((problem for problem in problems if problem is not None), None)
 
 
 @cache
@@ -224,7 +260,10 @@ def _generic(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Read:
         key, item = arguments or (str, Any)
         if key is str:
             return _mapping(reader(item))
-    raise TypeError(f"bodies cannot be read as {describe(hint)}")
+    raise TypeError(
+        f"bodies cannot be read as {describe(hint)}; use a dataclass, a pydantic model, or a type "
+        "of them such as list[Item]"
+    )
 
 
 def _union(hint: Any, readers: list[Read]) -> Read:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, cast
+from uuid import UUID
 
 
 def check_name(what: str, value: object) -> str:
     """Returns a kind or id. Raises `TypeError` or `ValueError` if it is none."""
     if not isinstance(value, str):
-        hint = "" if value is None else f", such as {str(value)!r}"
+        hint = f", such as {str(value)!r}" if isinstance(value, (int, float, UUID)) else ""
         raise TypeError(f"{what} is {value!r}; it must be text{hint}")
     if not value:
         raise ValueError(f"{what} is empty")

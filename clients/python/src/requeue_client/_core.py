@@ -51,6 +51,11 @@ class Call(Generic[T]):
     wait: float = 0.0
     """By how many seconds the server may delay its response, in addition to the timeout."""
 
+    @property
+    def name(self) -> str:
+        """What the request is called in errors."""
+        return f"{self.method} {self.path}"
+
     def request(self, server: str, headers: httpx.Headers, timeout: httpx.Timeout) -> httpx.Request:
         """Returns the request. A client's `build_request` would merge defaults that are not set."""
         return httpx.Request(
@@ -69,7 +74,7 @@ class Call(Generic[T]):
         try:
             return self.read(None if status == 204 else json.loads(response.content))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise ResponseLost(f"the response to {self.method} {self.path} is invalid") from error
+            raise ResponseLost(f"the response to {self.name} is invalid") from error
 
 
 class Repetition:
@@ -101,12 +106,21 @@ class Repetition:
         return self._unknown or last if isinstance(last, NotDone) else last
 
 
-def transport_error(error: httpx.HTTPError, server: str) -> RequeueError:
+def transport_error(error: httpx.HTTPError, server: str, request: str) -> RequeueError:
     """Returns what a failure to send a request, or to receive its response, means."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, _NOT_SENT):
-        return ConnectionFailed(f"cannot connect to {server}: {text}")
-    return ResponseLost(f"no response from {server}: {text}")
+        return ConnectionFailed(f"cannot connect to {server}, so {request} was not done: {text}")
+    return ResponseLost(f"no response from {server} to {request}, which may have been done: {text}")
+
+
+def raise_if_partial(error: RequeueError, count: int, done: str) -> None:
+    """Raises `OutcomeUnknown` if the first requests of a call changed `count` jobs.
+
+    It is not true any more that nothing was done.
+    """
+    if count > 0 and isinstance(error, NotDone):
+        raise OutcomeUnknown(f"{count} jobs were {done}, others were not: {error}") from error
 
 
 _NOT_SENT = (
@@ -144,6 +158,8 @@ def query(fields: Mapping[str, Any]) -> dict[str, str]:
 def headers(token: str | None) -> httpx.Headers:
     """Returns the headers of all requests. `token` defaults to `REQUEUE_TOKEN`."""
     token = token or os.environ.get("REQUEUE_TOKEN")
+    if token and not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"the token is of the type {type(token).__name__}; it must be text")
     if token and not (token.isascii() and token.isprintable() and " " not in token):
         # The message must not contain it.
         raise ValueError("the token contains white space or a character that a token cannot have")
@@ -154,9 +170,13 @@ def headers(token: str | None) -> httpx.Headers:
 def server_url(server: str | None) -> str:
     """Returns the URL of the server, without a final slash; default: `REQUEUE_SERVER`.
 
-    Raises `ValueError` if it is not the URL of a server.
+    Raises `TypeError` or `ValueError` if it is not the URL of a server.
     """
     url = server or os.environ.get("REQUEUE_SERVER") or DEFAULT_SERVER
+    if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(
+            f"the URL of the server is {url!r}; it must be text, such as {DEFAULT_SERVER!r}"
+        )
     try:
         parsed = httpx.URL(url)
         parsed.host.encode("idna")

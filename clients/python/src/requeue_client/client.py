@@ -37,6 +37,7 @@ from .fields import (
     filter_fields,
     id_list,
     put_fields,
+    put_list,
     reschedule_fields,
     schedule_fields,
     settings_fields,
@@ -104,8 +105,8 @@ class Client:
         - `transport`: how requests are sent, for example through a Unix socket; `verify` then has
           no effect.
         """
-        self._timeout = seconds(timeout)
-        self._retry_for = seconds(retry_for)
+        self._timeout = seconds(timeout, "timeout")
+        self._retry_for = seconds(retry_for, "retry_for")
         self._codec: Codec = codec or JsonCodec()
         self._server = _core.server_url(server)
         self._headers = _core.headers(token)
@@ -189,7 +190,7 @@ class Client:
         Raises `BatchFailed` if any of them failed; it contains the results of all. With
         `return_problems`, the result of a put that failed is its `Problem`, and nothing is raised.
         """
-        puts = list(jobs)
+        puts = put_list(jobs)
         results: PutResults = self._send(
             Call(
                 "POST",
@@ -459,9 +460,9 @@ class Client:
         if worker is not None:
             fields["worker"] = worker
         if lease is not None:
-            fields["lease"] = duration_text(lease)
+            fields["lease"] = duration_text(lease, "lease")
         if wait is not None:
-            fields["wait"] = duration_text(wait)
+            fields["wait"] = duration_text(wait, "wait")
         return self._send(
             Call(
                 "POST",
@@ -475,7 +476,7 @@ class Client:
 
     def wait(self, kinds: str | Sequence[str], wait: Duration) -> None:
         """Waits until a claim may return a job, at most for `wait`. Claims nothing."""
-        fields = {"kinds": _core.kind_list(kinds), "wait": duration_text(wait)}
+        fields = {"kinds": _core.kind_list(kinds), "wait": duration_text(wait, "wait")}
         self._send(Call("POST", path("wait"), _nothing, json=fields, wait=seconds(wait)))
 
     def ack(self, job: Receipt, result: Any = None) -> SettleDone:
@@ -543,20 +544,20 @@ class Client:
 
     def delete_kind(self, kind: str) -> KindDeleted:
         """Removes the schedules, jobs and settings of a kind."""
-        removed, fields = 0, dict[str, str]()
+        removed, ending, fields = 0, 0, dict[str, str]()
         while True:
-            page, cursor = self._send(
-                Call(
-                    "DELETE",
-                    kind_path(kind),
-                    self._part(KindDeleted),
-                    query=fields,
-                    repeat=False,
-                )
+            call = Call(
+                "DELETE", kind_path(kind), self._part(KindDeleted), query=fields, repeat=False
             )
+            try:
+                page, cursor = self._send(call)
+            except RequeueError as error:
+                _core.raise_if_partial(error, removed + ending, "removed")
+                raise
             removed += page.removed
+            ending += page.ending
             if cursor is None:
-                return KindDeleted(removed, page.ending)
+                return KindDeleted(removed, ending)
             fields["after"] = cursor
 
     def set_schedule(self, kind: str, id: str, schedule: ScheduleFields) -> Schedule:
@@ -618,9 +619,9 @@ class Client:
         """Returns how many jobs become due in each of `count` spans (default: 60 minutes)."""
         fields: dict[str, Any] = {}
         if start is not None:
-            fields["from"] = time_text(start)
+            fields["from"] = time_text(start, "start")
         if span is not None:
-            fields["span"] = duration_text(span)
+            fields["span"] = duration_text(span, "span")
         if count is not None:
             fields["count"] = count
         target = kind_path(kind, "upcoming")
@@ -665,9 +666,12 @@ class Client:
         fields: dict[str, Any] = {"all": filter}
         target = kind_path(kind, verb)
         while True:
-            page, cursor = self._send(
-                Call("POST", target, self._part(BulkChange), json=fields, repeat=False)
-            )
+            call = Call("POST", target, self._part(BulkChange), json=fields, repeat=False)
+            try:
+                page, cursor = self._send(call)
+            except RequeueError as error:
+                _core.raise_if_partial(error, changed, "changed")
+                raise
             matched += page.matched
             changed += page.changed
             failed += page.failed
@@ -712,7 +716,7 @@ class Client:
             try:
                 return call.result(self._exchange(request))
             except httpx.HTTPError as failure:
-                error = _core.transport_error(failure, self._server)
+                error = _core.transport_error(failure, self._server, call.name)
             except RequeueError as failure:
                 error = failure
             pause = repetition.pause(error, call.repeat, time.monotonic())

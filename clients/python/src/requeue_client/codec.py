@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ._body_types import to_plain
+from ._body_types import json_problem, to_plain
 
 
 class Codec(Protocol):
@@ -118,7 +118,12 @@ def body_fields(value: Any, codec: Codec) -> dict[str, Any]:
 
 def to_json(value: Any) -> bytes:
     """Returns compact JSON. Raises `TypeError` or `ValueError` for what JSON cannot express."""
-    text = json.dumps(
-        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_plain
-    )
+    try:
+        text = json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_plain
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        if (problem := json_problem(value)) is None:
+            raise
+        raise (ValueError if isinstance(error, ValueError) else TypeError)(problem) from None
     return text.encode()

@@ -194,19 +194,19 @@ class ScheduleFields(TypedDict, total=False):
     ends_at: datetime | None
 
 
-def put_fields(put: Put, codec: Codec) -> dict[str, Any]:
-    """Returns the object of a put, without its kind and id."""
+def put_fields(put: Put, codec: Codec, within: str = "") -> dict[str, Any]:
+    """Returns the object of a put, without its kind and id. `within` is its name in errors."""
     fields = body_fields(put.body, codec)
     if put.due is not None:
-        fields["due"] = time_text(put.due)
+        fields["due"] = time_text(put.due, f"{within}due")
     if put.delay is not None:
-        fields["delay"] = duration_text(put.delay)
+        fields["delay"] = duration_text(put.delay, f"{within}delay")
     if put.priority is not None:
         fields["priority"] = put.priority
     if put.mode is not None:
         fields["mode"] = put.mode
     if put.max_wait is not None:
-        fields["max_wait"] = duration_text(put.max_wait)
+        fields["max_wait"] = duration_text(put.max_wait, f"{within}max_wait")
     if put.if_absent:
         fields["if_absent"] = True
     if put.if_new:
@@ -214,6 +214,13 @@ def put_fields(put: Put, codec: Codec) -> dict[str, Any]:
     if put.if_generation is not None:
         fields["if_generation"] = put.if_generation
     return fields
+
+
+def put_list(jobs: Iterable[Put]) -> list[Put]:
+    """Returns the puts of a batch as a list. Raises `TypeError` if they are none."""
+    if not isinstance(jobs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"jobs is {jobs!r}; it must be a list of Put")
+    return list(jobs)
 
 
 def batch_fields(puts: Iterable[Put], codec: Codec) -> list[dict[str, Any]]:
@@ -224,7 +231,9 @@ def batch_fields(puts: Iterable[Put], codec: Codec) -> list[dict[str, Any]]:
             raise TypeError(f"jobs[{position}] is {put!r}; it must be a Put")
         check_name(f"jobs[{position}].kind", put.kind)
         check_name(f"jobs[{position}].id", put.id)
-        entries.append({"kind": put.kind, "id": put.id, **put_fields(put, codec)})
+        entries.append(
+            {"kind": put.kind, "id": put.id, **put_fields(put, codec, f"jobs[{position}].")}
+        )
     return entries
 
 
@@ -240,9 +249,9 @@ def reschedule_fields(
     """Returns the object that changes a job."""
     fields: dict[str, Any] = {}
     if due is not None:
-        fields["due"] = time_text(due)
+        fields["due"] = time_text(due, "due")
     if delay is not None:
-        fields["delay"] = duration_text(delay)
+        fields["delay"] = duration_text(delay, "delay")
     if priority is not None:
         fields["priority"] = priority
     if body is not UNCHANGED:
@@ -273,19 +282,19 @@ def settle_fields(settlement: Settlement, codec: Codec) -> dict[str, Any]:
             if error is not None:
                 fields["error"] = error
             if delay is not None:
-                fields["delay"] = duration_text(delay)
+                fields["delay"] = duration_text(delay, "delay")
         case Bury(error=error):
             fields["how"] = "bury"
             if error is not None:
                 fields["error"] = error
         case Requeue(delay=delay):
-            fields |= {"how": "requeue", "delay": duration_text(delay)}
+            fields |= {"how": "requeue", "delay": duration_text(delay, "delay")}
         case Release():
             fields["how"] = "release"
         case Extend(lease=lease):
             fields["how"] = "extend"
             if lease is not None:
-                fields["lease"] = duration_text(lease)
+                fields["lease"] = duration_text(lease, "lease")
     return fields
 
 
@@ -320,7 +329,7 @@ def filter_fields(
         "error": error,
         "error_group": error_group,
         "expired": expired,
-        "died_before": None if died_before is None else time_text(died_before),
+        "died_before": None if died_before is None else time_text(died_before, "died_before"),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -362,11 +371,11 @@ def _object(what: str, values: object, known: Any) -> dict[str, Any]:
         if value is None:
             fields[name] = None
         elif name in _DURATIONS:
-            fields[name] = duration_text(value)
+            fields[name] = duration_text(value, f"{what}.{name}")
         elif name in _TIMES:
-            fields[name] = time_text(value)
+            fields[name] = time_text(value, f"{what}.{name}")
         elif name == "rate" and isinstance(value, str):
-            fields[name] = rate_fields(value)
+            fields[name] = rate_fields(value, f"{what}.{name}")
         elif name in _OBJECTS:
             fields[name] = _object(f"{what}.{name}", value, _OBJECTS[name])
         else:

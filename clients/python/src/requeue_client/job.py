@@ -30,7 +30,7 @@ class RetryAfter(Exception):
     """
 
     def __init__(self, delay: Duration, error: str | None = None) -> None:
-        duration_text(delay)
+        duration_text(delay, "delay")
         super().__init__(error or "")
         self.delay = delay
         self.error = error
@@ -48,7 +48,7 @@ class RequeueAfter(Exception):
     """The job is done, and runs again after `delay`, for example to poll."""
 
     def __init__(self, delay: Duration) -> None:
-        duration_text(delay)
+        duration_text(delay, "delay")
         super().__init__(delay)
         self.delay = delay
 

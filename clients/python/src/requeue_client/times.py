@@ -27,25 +27,26 @@ _UNITS = {
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)")
 
 
-def duration_text(value: Duration) -> str:
+def duration_text(value: Duration, field: str = "the duration") -> str:
     """Returns a duration as the API expects it. A `timedelta` is rounded up to milliseconds.
 
-    Raises `TypeError` for a number, and `ValueError` for a negative duration.
+    Raises `TypeError` for a number, and `ValueError` for a negative duration. Both name `field`.
     """
-    _reject_number(value)
+    _reject_number(value, field)
     if isinstance(value, str):
         return value
     if value < timedelta(0):
-        raise ValueError(f"{value!r} is negative: a duration must be at least 0")
+        raise ValueError(f"{field} is {value!r}, which is negative; it must be at least 0")
     return f"{-(-value // timedelta(milliseconds=1))}ms"
 
 
-def seconds(value: Duration) -> float:
+def seconds(value: Duration, field: str = "the duration") -> float:
     """Returns a duration in seconds.
 
-    Raises `TypeError` for a number, and `ValueError` for text that is not a duration.
+    Raises `TypeError` for a number, and `ValueError` for text that is not a duration. Both name
+    `field`.
     """
-    _reject_number(value)
+    _reject_number(value, field)
     if isinstance(value, timedelta):
         return value.total_seconds()
     total, position = 0.0, 0
@@ -56,14 +57,17 @@ def seconds(value: Duration) -> float:
         total += float(number) * _UNITS[unit]
         position = match.end()
     if position == 0 or value[position:].strip():
-        raise ValueError(f"{value!r} is not a duration: write for example '30s', '5m' or '1h30m'")
+        raise ValueError(
+            f"{field} is {value!r}, which is not a duration: write numbers with units, such as "
+            "'30s', '5m' or '1h30m'"
+        )
     return total
 
 
-def rate_fields(text: str) -> dict[str, Any]:
+def rate_fields(text: str, field: str = "the rate") -> dict[str, Any]:
     """Returns a rate such as `"10/s"` or `"100/1m"` as the API expects it.
 
-    Raises `ValueError` for any other text.
+    Raises `ValueError`, which names `field`, for any other text.
     """
     jobs, _, per = (part.strip() for part in text.partition("/"))
     per = per if per[:1].isdigit() else f"1{per}"
@@ -72,7 +76,8 @@ def rate_fields(text: str) -> dict[str, Any]:
         return {"jobs": int(jobs), "per": per}
     except ValueError:
         raise ValueError(
-            f"{text!r} is not a rate: write jobs per time, such as '10/s' or '100/1m'"
+            f"{field} is {text!r}, which is not a rate: write jobs per time, such as '10/s' or "
+            "'100/1m'"
         ) from None
 
 
@@ -81,16 +86,18 @@ def parse_duration(text: str) -> timedelta:
     return timedelta(seconds=seconds(text))
 
 
-def time_text(value: datetime) -> str:
+def time_text(value: datetime, field: str = "the time") -> str:
     """Returns a time in RFC 3339.
 
-    Raises `ValueError` if it has no time zone, and `TypeError` if it is not a `datetime`.
+    Raises `ValueError` if it has no time zone, and `TypeError` if it is not a `datetime`. Both name
+    `field`.
     """
     if not isinstance(value, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"a time must be a datetime with a time zone, not {value!r}")
+        raise TypeError(f"{field} is {value!r}; it must be a datetime with a time zone")
     if value.utcoffset() is None:
         raise ValueError(
-            f"{value!r} has no time zone: use datetime.now(timezone.utc), or add one with "
+            f"{field} is {value!r}, which has no time zone: use "
+            "datetime.now(timezone.utc), or add one with "
             "value.replace(tzinfo=zoneinfo.ZoneInfo('Europe/Berlin'))"
         )
     return value.astimezone(timezone.utc).isoformat()
@@ -102,8 +109,8 @@ def parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
 
 
-def _reject_number(value: object) -> None:
+def _reject_number(value: object, field: str) -> None:
     if not isinstance(value, (timedelta, str)):
         raise TypeError(
-            f"a duration needs a unit: write timedelta(seconds=…) or '5m' instead of {value!r}"
+            f"{field} is {value!r}; a duration needs a unit: write timedelta(seconds=…) or '5m'"
         )

@@ -86,6 +86,8 @@ class Worker:
 
         Callbacks are called on the event loop, and should return quickly.
         """
+        if not isinstance(concurrency, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"concurrency is {concurrency!r}; it must be a whole number")
         if concurrency < 1:
             raise ValueError(f"concurrency is {concurrency}; it must be at least 1")
         self._server = server_url(server)
@@ -96,8 +98,8 @@ class Worker:
         self._options = Options(
             name or f"{socket.gethostname()}-{os.getpid()}"[-128:],
             concurrency,
-            seconds(lease),
-            seconds(grace),
+            seconds(lease, "lease"),
+            seconds(grace, "grace"),
         )
         # A response that arrives after the end of the leases is of no use.
         self._timeout = timedelta(seconds=min(max(5.0, self._options.lease), 30.0))
@@ -123,12 +125,16 @@ class Worker:
         Raises `ValueError` if the kind already has a handler, and `TypeError` for a type of body
         that cannot be read.
         """
+        if callable(kind):
+            raise TypeError(f"{kind!r} is not a kind: write @worker.job('KIND') above the function")
         check_name("kind", kind)
-        limit = None if timeout is None else seconds(timeout)
+        limit = None if timeout is None else seconds(timeout, "timeout")
         if body is not None:
             check_type(body)
 
         def register(function: F) -> F:
+            if not callable(function):
+                raise TypeError(f"the handler of {kind!r} is {function!r}; it must be a function")
             if kind in self._handlers:
                 raise ValueError(f"the kind {kind!r} already has a handler")
             self._handlers[kind] = Handler(function, _is_async(function), limit, body)
