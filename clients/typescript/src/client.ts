@@ -10,7 +10,7 @@ import type {
   Upcoming,
   UpcomingOptions,
 } from "./calls.js";
-import { checkFields, checkList, checkName, checkNames, type Names } from "./check.js";
+import { checkFields, checkFunction, checkList, checkName, checkNames, type Names } from "./check.js";
 import { type Codec, jsonCodec } from "./content.js";
 import { BatchError, ConnectionError, ProblemError, RequeueError } from "./errors.js";
 import { duration, type Fields, text, time, whole, writeFields } from "./fields.js";
@@ -123,6 +123,8 @@ export class Client<Kinds extends object = AnyKinds> {
     const token = (options.token ?? env["REQUEUE_TOKEN"]) || undefined;
     this.#transport = new Transport(server, token, options.timeout ?? "30s", options.retryFor ?? "10s");
     this.codec = options.codec ?? jsonCodec;
+    checkFunction("options.codec.encode", this.codec.encode);
+    checkFunction("options.codec.decode", this.codec.decode);
   }
 
   /**
@@ -246,7 +248,8 @@ export class Client<Kinds extends object = AnyKinds> {
 
   /** Cancels a job: it is `removed`, or `ending` if it is leased. Throws `absent` if it does not exist. */
   async cancel(kind: KindName<Kinds>, id: string, options: CallOptions = {}): Promise<ChangeResult> {
-    return this.#changeOne("cancel", kind, id, options);
+    const url = itemPath(kind, "jobs", id);
+    return this.#transport.call({ method: "DELETE", path: url, harmless: false, read: changeResult }, options);
   }
 
   /** Cancels up to 1000 jobs. Returns one result per id, which may be a `ProblemError`. */

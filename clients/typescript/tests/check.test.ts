@@ -249,6 +249,10 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
     () => new (Client as any)({ url: "http://127.0.0.1:7654" }),
     'options has no field "url"; known are server, token,',
   ],
+  "a codec that is none": [
+    () => new (Client as any)({ codec: JSON }),
+    "options.codec.encode is undefined; it must be a function",
+  ],
   "a worker without a client": [
     () => new (Worker as any)({ server: "http://127.0.0.1:7654" }),
     'client is {"server":"http://127.0.0.1:7654"}; it must be a Client, as in new Worker(new Client())',

@@ -142,7 +142,7 @@ describe("errors", () => {
         ]),
       () => lossy.reschedule(kind, "1", { delay: "1h", ifGeneration: 1 }),
     ]) {
-      proxy.loseResponses(/^(POST|PATCH)/);
+      proxy.loseResponses(/^(POST|PATCH|DELETE)/);
       assert.equal((await failure(call())).outcome, "unknown");
     }
     assert.equal(proxy.lost, 7);
