@@ -26,6 +26,12 @@ class Order(BaseModel):
     paid: bool = False
 
 
+class Reminder(BaseModel):
+    """The body of a job: whom to remind of an order. The id of the job is that of the order."""
+
+    to: str
+
+
 orders: dict[str, Order] = {}
 """Stands for a database. Web application and worker would share a real one."""
 
@@ -44,7 +50,8 @@ app = FastAPI(lifespan=lifespan)
 async def place(id: str, order: Order) -> Order:
     orders[id] = order
     # With the id of the order, placing it twice moves the reminder instead of adding one.
-    await app.state.jobs.put("order.remind", id, {"to": order.customer}, delay=REMIND_AFTER)
+    reminder = Reminder(to=order.customer)
+    await app.state.jobs.put("order.remind", id, reminder, delay=REMIND_AFTER)
     return order
 
 
@@ -63,10 +70,11 @@ sent: list[tuple[str, str]] = []
 """The mails that were sent: to whom, and about which order."""
 
 
-@worker.job("order.remind", timeout="30s")
+@worker.job("order.remind", body=Reminder, timeout="30s")
 async def remind(job: Job) -> None:
-    sent.append((job.body["to"], job.id))
-    print(f"mail to {job.body['to']}: please pay order {job.id}")
+    reminder: Reminder = job.body
+    sent.append((reminder.to, job.id))
+    print(f"mail to {reminder.to}: please pay order {job.id}")
 
 
 if __name__ == "__main__":
