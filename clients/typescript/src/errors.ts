@@ -147,7 +147,8 @@ export function connectionError(
     const message = `cannot connect to ${server}, so ${request} was not done: ${messageOf(cause)}`;
     return new ConnectionError(message, "not-done", thrown);
   }
-  const message = `no response from ${server} to ${request}, which may have been done: ${timedOut ?? messageOf(cause)}`;
+  const effect = request.startsWith("GET ") ? "" : ", which may have been done";
+  const message = `no response from ${server} to ${request}${effect}: ${timedOut ?? messageOf(cause)}`;
   return new ConnectionError(message, "unknown", thrown);
 }
 

@@ -179,6 +179,7 @@ describe("a client", () => {
 
   test("changes and counts all jobs that match, also more than 10,000", async () => {
     const kind = uniqueKind("many");
+    const client = new Client({ server: server.url, timeout: "5m" });
     for (let batch = 0; batch < 11; batch++) {
       await client.putMany(Array.from({ length: 1000 }, (_, n) => ({ kind, id: `${batch}-${n}`, delay: "1h" })));
     }

@@ -152,7 +152,9 @@ describe("errors", () => {
     const silent = await fakeServer(t, () => {});
     const error = await failure(new Client({ server: silent, retryFor: "0s" }).stats({ timeout: "50ms" }));
     assert.deepEqual([error.name, error.outcome], ["ConnectionError", "unknown"]);
-    assert.match(error.message, /no response from http:.* to GET \/v1\/stats, which may have been done: none in 50 ms/);
+    assert.match(error.message, /^no response from http:.* to GET \/v1\/stats: none in 50 ms$/);
+    const put = await failure(new Client({ server: silent, retryFor: "0s" }).put("k", "1", 1, { timeout: "50ms" }));
+    assert.match(put.message, /to PUT \/v1\/kinds\/k\/jobs\/1, which may have been done: none in 50 ms$/);
   });
 
   test("are unknown if the response is not one of the server", async (t) => {

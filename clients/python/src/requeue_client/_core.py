@@ -111,7 +111,8 @@ def transport_error(error: httpx.HTTPError, server: str, request: str) -> Requeu
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, _NOT_SENT):
         return ConnectionFailed(f"cannot connect to {server}, so {request} was not done: {text}")
-    return ResponseLost(f"no response from {server} to {request}, which may have been done: {text}")
+    effect = "" if request.startswith("GET ") else ", which may have been done"
+    return ResponseLost(f"no response from {server} to {request}{effect}: {text}")
 
 
 def raise_if_partial(error: RequeueError, count: int, done: str) -> None:
