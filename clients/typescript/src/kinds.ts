@@ -186,13 +186,17 @@ export function settingsFromWire(wire: WireSettings): Settings {
     },
     maxAttempts: wire.max_attempts,
     concurrency: wire.concurrency ?? null,
-    rate: (wire.rate ?? null) as Rate | null,
+    rate: wire.rate ? rateFromWire(wire.rate) : null,
     ageing: (wire.ageing ?? null) as Duration | null,
     paused: wire.paused,
     retention: wire.retention as Settings["retention"],
     keepDone: (wire.keep_done ?? null) as Settings["keepDone"],
     push: (wire.push ?? null) as Push | null,
   };
+}
+
+function rateFromWire({ jobs, per, burst }: NonNullable<WireSettings["rate"]>): Rate {
+  return { jobs, per: per as Duration, ...(typeof burst === "number" ? { burst } : {}) };
 }
 
 /** @internal */
