@@ -32,15 +32,23 @@ export function checkList<T>(what: string, values: T, of: string): T & readonly 
 
 /** Checks that a value is an object that has only known fields. */
 export function checkFields(what: string, values: unknown, known: readonly string[]): void {
-  if (typeof values !== "object" || values === null || Array.isArray(values)) {
-    throw new TypeError(`${what} is ${show(values)}; it must be an object with any of ${known.join(", ")}`);
-  }
+  checkObject(what, values, () => known);
   for (const name of Object.keys(values)) {
-    if (known.includes(name)) continue;
-    const similar = nearest(name, known);
-    const hint = similar === undefined ? `known are ${known.join(", ")}` : `did you mean ${JSON.stringify(similar)}?`;
-    throw new TypeError(`${what} has no field ${JSON.stringify(name)}; ${hint}`);
+    if (!known.includes(name)) throw unknownField(what, name, known);
   }
+}
+
+/** Checks that a value is an object. */
+export function checkObject(what: string, values: unknown, known: () => readonly string[]): asserts values is object {
+  if (typeof values === "object" && values !== null && !Array.isArray(values)) return;
+  throw new TypeError(`${what} is ${show(values)}; it must be an object with any of ${known().join(", ")}`);
+}
+
+/** Returns the error for a field that does not exist. */
+export function unknownField(what: string, name: string, known: readonly string[]): TypeError {
+  const similar = nearest(name, known);
+  const hint = similar === undefined ? `known are ${known.join(", ")}` : `did you mean ${JSON.stringify(similar)}?`;
+  return new TypeError(`${what} has no field ${JSON.stringify(name)}; ${hint}`);
 }
 
 /** Checks that a value is a function. */
@@ -76,6 +84,8 @@ export function checkToken(token: unknown): void {
 }
 
 const MAX_DEPTH = 1000;
+/** The place of what is wrong is shown up to this length, from its end. */
+const MAX_PATH = 200;
 
 /** Checks that JSON has the same content as a body: for example, `JSON.stringify` writes a `Map` as `{}`. */
 export function checkJson(what: string, value: unknown): void {
@@ -102,11 +112,12 @@ function jsonProblem(value: unknown, depth: number): JsonProblem | undefined {
   const lost = lostInJson(value);
   if (lost !== undefined) return { path: "", is: `is ${show(value)}, whose content is lost in JSON; ${lost}` };
   if (depth === MAX_DEPTH) return { path: "", is: "contains itself, or is nested too deeply" };
-  for (const [key, item] of Object.entries(value)) {
-    const problem = jsonProblem(item, depth + 1);
+  const isArray = Array.isArray(value);
+  for (const key of Object.keys(value)) {
+    const problem = jsonProblem((value as Record<string, unknown>)[key], depth + 1);
     if (problem === undefined) continue;
-    if (depth + problem.path.length > MAX_DEPTH) return problem;
-    return { ...problem, path: (Array.isArray(value) ? `[${key}]` : `.${key}`) + problem.path };
+    if (problem.path.length > MAX_PATH) return problem;
+    return { ...problem, path: (isArray ? `[${key}]` : `.${key}`) + problem.path };
   }
   return undefined;
 }

@@ -4,7 +4,7 @@
  * field is not set.
  */
 
-import { checkFields, show } from "./check.js";
+import { checkObject, show, unknownField } from "./check.js";
 import { checkDuration, checkTime, type Duration, type Time } from "./time.js";
 
 /** Checks a value and returns what is sent. `field` is its name in errors. */
@@ -29,17 +29,23 @@ export function writeFields<T extends object, W extends object>(
   fields: Fields<T, W>,
   alsoKnown: readonly string[] = [],
 ): Partial<W> {
-  checkFields(what, values, [...Object.keys(fields), ...alsoKnown]);
+  const known = () => [...Object.keys(fields), ...alsoKnown];
+  checkObject(what, values, known);
   const wire: Record<string, unknown> = {};
-  for (const [name, write] of Object.entries<Write<any, unknown>>(fields)) {
-    const value: unknown = values[name as keyof T];
+  for (const name of Object.keys(values) as (keyof T & string)[]) {
+    if (!Object.hasOwn(fields, name)) {
+      if (alsoKnown.includes(name)) continue;
+      throw unknownField(what, name, known());
+    }
+    const value: unknown = values[name];
+    const write = fields[name] as Write<unknown, unknown>;
     if (value !== undefined) wire[snake(name)] = write(`${what}.${name}`, value);
   }
   return wire as Partial<W>;
 }
 
 function snake(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return /[A-Z]/.test(name) ? name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) : name;
 }
 
 export const duration = (field: string, value: Duration): string => checkDuration(field, value);

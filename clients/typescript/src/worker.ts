@@ -163,7 +163,9 @@ export class Worker<Kinds extends object = AnyKinds> {
   async run(options: RunOptions = {}): Promise<number> {
     checkFields("options", options, RUN_OPTIONS);
     if (this.#finished) throw new Error("a worker runs only once");
-    if (this.#handlers.size === 0) throw new Error("the worker has no handlers: register one with worker.on(kind, handler)");
+    if (this.#handlers.size === 0) {
+      throw new Error("the worker has no handlers: register one with worker.on(kind, handler)");
+    }
     this.#finished = this.#run(options);
     return this.#finished;
   }
