@@ -114,7 +114,7 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
   ],
   "a Set": [() => client.put("mail", "a", new Set([1])), "whose content is lost in JSON; write [...set]"],
   "a buffer": [() => client.put("mail", "a", new ArrayBuffer(8)), "write new Uint8Array(buffer) as the whole body"],
-  "bytes in JSON": [() => client.put("mail", "a", { b: new Uint8Array(2) }), "body.b is of the class Uint8Array, whose"],
+  "bytes in JSON": [() => client.put("mail", "a", { b: new Uint8Array(2) }), "body.b is of the class Uint8Array"],
   "a number that is none": [() => client.put("mail", "a", { sum: NaN }), "body.sum is NaN, which has no JSON"],
   "a BigInt": [() => client.put("mail", "a", { sum: 1n }), "body.sum is 1n, which has no JSON; write it as a string"],
   "a function": [() => client.put("mail", "a", handler), "body is the function handler, which has no JSON"],
@@ -243,7 +243,11 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
 
   "a URL instead of options": [
     () => new (Client as any)("http://127.0.0.1:7654"),
-    'options is "http://127.0.0.1:7654"; it must be an object with any of server, token, timeout, retryFor, codec',
+    'options is "http://127.0.0.1:7654"; write new Client({ server: "http://127.0.0.1:7654" })',
+  ],
+  "a number instead of options": [
+    () => new (Client as any)(7654),
+    "options is 7654; it must be an object with any of server, token, timeout, retryFor, codec",
   ],
   "an unknown option of a client": [
     () => new (Client as any)({ url: "http://127.0.0.1:7654" }),
