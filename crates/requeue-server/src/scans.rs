@@ -350,7 +350,9 @@ mod tests {
         // All permissions are taken: whatever needs one waits.
         let caller = access.caller_with(Some(b"full-token-00000000000000000000"));
         let caller = caller.expect("the token is valid");
-        let all = app.scans().limit.take(&caller, MAX_SCANS).ok().expect("nothing is in use");
+        let Ok(all) = app.scans().limit.take(&caller, MAX_SCANS) else {
+            panic!("nothing is in use");
+        };
         let mut waiting = Vec::new();
         for (method, path, is_scan) in [
             ("GET", "count?error=x", true),

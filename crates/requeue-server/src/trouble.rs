@@ -94,7 +94,8 @@ fn about(name: &str, kind: &KindView) -> TroubleJson {
 
 fn start(error: &str) -> &str {
     let line = error.lines().next().unwrap_or_default();
-    &line[..line.floor_char_boundary(MAX_ERROR)]
+    let end = (0..=line.len().min(MAX_ERROR)).rev().find(|end| line.is_char_boundary(*end));
+    &line[..end.unwrap_or_default()]
 }
 
 #[cfg(test)]
