@@ -92,13 +92,14 @@ fn the_table_of_calls_has_every_endpoint_and_the_methods_of_the_clients() {
     let endpoints: Vec<String> = rows.iter().map(|row| row.endpoint.clone()).collect();
     let unique = BTreeSet::from_iter(endpoints.iter().cloned());
     assert_eq!(endpoints.len(), unique.len(), "a row is there twice");
-    assert_eq!(unique, operations.collect(), "the table and the OpenAPI document differ");
+    assert_same("the OpenAPI document", &unique, &operations.collect());
 
-    let (python, typescript, go) = (python_methods(), typescript_methods(), go_methods());
-    for (column, methods) in [python, typescript, go].iter().enumerate() {
-        assert!(methods.len() > 40, "{methods:?}");
+    let clients =
+        [("Python", python_methods()), ("TypeScript", typescript_methods()), ("Go", go_methods())];
+    for (column, (client, methods)) in clients.iter().enumerate() {
+        assert!(methods.len() > 30, "{methods:?}");
         let named = rows.iter().flat_map(|row| row.names[column].iter().cloned());
-        assert_eq!(BTreeSet::from_iter(named), *methods, "column {column} and the client differ");
+        assert_same(client, &named.collect(), methods);
     }
     let rust = RustMethods::read();
     for row in &rows {
@@ -108,6 +109,13 @@ fn the_table_of_calls_has_every_endpoint_and_the_methods_of_the_clients() {
         let is_complete = row.names.iter().all(|names| !names.is_empty());
         assert_ne!(is_complete, row.has_reason, "say why, if not everywhere: {}", row.endpoint);
     }
+}
+
+fn assert_same(what: &str, table: &BTreeSet<String>, found: &BTreeSet<String>) {
+    let stale: Vec<_> = table.difference(found).collect();
+    assert!(stale.is_empty(), "the table has {stale:?}, {what} has not");
+    let missing: Vec<_> = found.difference(table).collect();
+    assert!(missing.is_empty(), "{what} has {missing:?}, the table has not");
 }
 
 /// A row of the table of calls.
