@@ -188,6 +188,8 @@ URLS = {
     "http://host:port": "the URL of the server is 'http://host:port'",
     f"http://{'x' * 64}.example.org": "label empty or too long",
     "http://ann:secret@host": "contains a user name; pass a token instead",
+    "ann:secret@host": "contains a user name; pass a token instead",
+    "tcp://ann:secret@host": "contains a user name; pass a token instead",
     "http://host/?x=1": "it must end before '?' and '#'",
 }
 
@@ -198,6 +200,7 @@ def test_a_url_that_is_none_is_rejected_at_construction(make: Any, url: str) -> 
     with pytest.raises(ValueError, match="the URL of the server") as caught:
         make(url)
     assert URLS[url] in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_url_of_the_environment_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,10 @@ export function checkFunction(what: string, value: unknown): void {
 
 /** Returns the URL of a server, without a slash at its end. */
 export function checkServer(server: unknown): string {
+  // Before all errors that contain the URL.
+  if (typeof server === "string" && server.includes("@")) {
+    throw new TypeError("the URL of the server contains a user name or a password; pass a token instead");
+  }
   const what = `the URL of the server is ${show(server)}`;
   if (typeof server !== "string") throw new TypeError(`${what}; it must be a string`);
   // `localhost:7654` is a URL, too, with the scheme `localhost`.
@@ -67,10 +71,7 @@ export function checkServer(server: unknown): string {
     throw new TypeError(`${what}; it must begin with http:// or https:// and a host, such as "${example}"`);
   }
   if (!URL.canParse(server)) throw new TypeError(`${what}, which is not a valid URL`);
-  const { username, password, search, hash } = new URL(server);
-  if (username !== "" || password !== "") {
-    throw new TypeError("the URL of the server contains a user name or a password; pass a token instead");
-  }
+  const { search, hash } = new URL(server);
   if (search !== "" || hash !== "") throw new TypeError(`${what}; it must end before "?" and "#"`);
   return server.replace(/\/+$/, "");
 }

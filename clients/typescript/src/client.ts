@@ -10,7 +10,7 @@ import type {
   Upcoming,
   UpcomingOptions,
 } from "./calls.js";
-import { checkFields, checkFunction, checkList, checkName, checkNames, type Names, show } from "./check.js";
+import { checkFields, checkFunction, checkList, checkName, checkNames, type Names } from "./check.js";
 import { type Codec, jsonCodec } from "./content.js";
 import { BatchError, ConnectionError, ProblemError, RequeueError } from "./errors.js";
 import { duration, type Fields, text, time, whole, writeFields } from "./fields.js";
@@ -118,7 +118,7 @@ export class Client<Kinds extends object = AnyKinds> {
 
   constructor(options: ClientOptions = {}) {
     if (typeof options === "string") {
-      throw new TypeError(`options is ${show(options)}; write new Client({ server: ${show(options)} })`);
+      throw new TypeError("options is a string; to pass the URL of the server, write new Client({ server: URL })");
     }
     checkFields("options", options, CLIENT_OPTIONS);
     const env = typeof process === "undefined" ? {} : process.env;

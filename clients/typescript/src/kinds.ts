@@ -1,6 +1,6 @@
 /** Kinds: their settings and counts, and the state of the server. */
 
-import { checkFields, checkList } from "./check.js";
+import { checkFields } from "./check.js";
 import { duration, type Fields, flag, nullable, object, text, whole, writeFields } from "./fields.js";
 import { dateFromWire } from "./jobs.js";
 import { checkRate, type Duration, type RateText } from "./time.js";
@@ -148,7 +148,12 @@ const PUSH: Fields<Push, WirePush> = {
   },
   timeout: nullable(duration),
   concurrency: nullable(whole),
-  secrets: (field, secrets) => checkList(field, secrets, "strings").map((secret, n) => text(`${field}[${n}]`, secret)),
+  secrets: (field, secrets) => {
+    const isList = Array.isArray(secrets) && secrets.every((secret) => typeof secret === "string");
+    // The error does not contain them.
+    if (!isList) throw new TypeError(`${field} must be an array of strings`);
+    return [...secrets];
+  },
   format: nullable(text),
 };
 

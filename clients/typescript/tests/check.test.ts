@@ -201,7 +201,7 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
   ],
   "secrets that are one": [
     () => client.changeKind("mail", { push: { url: "http://h", secrets: "whsec_x" } }),
-    'settings.push.secrets is "whsec_x"; it must be an array of strings',
+    "settings.push.secrets must be an array of strings",
   ],
 
   "an unknown field of a schedule": [
@@ -243,7 +243,7 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
 
   "a URL instead of options": [
     () => new (Client as any)("http://127.0.0.1:7654"),
-    'options is "http://127.0.0.1:7654"; write new Client({ server: "http://127.0.0.1:7654" })',
+    "options is a string; to pass the URL of the server, write new Client({ server: URL })",
   ],
   "a number instead of options": [
     () => new (Client as any)(7654),
@@ -330,6 +330,8 @@ describe("the URL of a server", () => {
     "http://": "it must begin with http:// or https:// and a host",
     "http://host:port": 'the URL of the server is "http://host:port", which is not a valid URL',
     "http://ann:secret@host": "contains a user name or a password; pass a token instead",
+    "ann:secret@host": "contains a user name or a password; pass a token instead",
+    "tcp://ann:secret@host": "contains a user name or a password; pass a token instead",
     "http://host/?x=1": 'it must end before "?" and "#"',
   };
 

@@ -178,6 +178,9 @@ def server_url(server: str | None) -> str:
         raise TypeError(
             f"the URL of the server is {url!r}; it must be text, such as {DEFAULT_SERVER!r}"
         )
+    # Before all errors that contain the URL.
+    if "@" in url:
+        raise ValueError("the URL of the server contains a user name; pass a token instead")
     try:
         parsed = httpx.URL(url)
         parsed.host.encode("idna")
@@ -188,8 +191,6 @@ def server_url(server: str | None) -> str:
             f"the URL of the server is {url!r}; it must begin with http:// or https:// and a host,"
             f" such as {'http://' + url.rpartition('//')[2]!r}"
         )
-    if parsed.userinfo:
-        raise ValueError("the URL of the server contains a user name; pass a token instead")
     if parsed.query or parsed.fragment:
         raise ValueError(f"the URL of the server is {url!r}; it must end before '?' and '#'")
     return url.rstrip("/")
