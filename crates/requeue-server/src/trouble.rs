@@ -58,6 +58,10 @@ fn list(
     all.extend(late.into_iter().map(|kind| TroubleJson {
         detail: match kind.throttled_until {
             Some(_) => "jobs have been ready for long; the rate limit holds them back".to_owned(),
+            None if kind.counts.leased > 0 => {
+                let why = "its workers are too few, or its concurrency limits them";
+                format!("jobs have been ready for long: {why}")
+            }
             None => "jobs have been ready for long, and nobody claims them".to_owned(),
         },
         ..about("late", kind)
@@ -125,6 +129,11 @@ mod tests {
         let found = list(&kinds, &BTreeMap::new(), Vec::new(), NOW);
         assert_eq!(names(&found), ["late later", "late late"]);
         assert!(found[0].detail.ends_with("nobody claims them"));
+        kinds[1].counts.leased = 7;
+        kinds[2].throttled_until = Some(NOW);
+        let found = list(&kinds, &BTreeMap::new(), Vec::new(), NOW);
+        assert!(found[0].detail.ends_with("the rate limit holds them back"));
+        assert!(found[1].detail.contains("its workers are too few"));
     }
 
     #[test]
