@@ -122,14 +122,14 @@ impl Jobs {
 
     /// Returns a schedule, or `None` if there is no such schedule. Requires the feature `cron`.
     pub async fn schedule(&self, kind: &str, id: &str) -> Result<Option<ScheduleView>, StoreError> {
-        let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
+        let (kind, id) = (Kind::with_reserved(kind)?, JobId::new(id)?);
         let schedule = self.store().schedule(kind.clone(), id).await?;
         Ok(schedule.map(|schedule| ScheduleView::new(&kind, &schedule, self.now())))
     }
 
     /// Returns the schedules of a kind, ordered by id. Requires the feature `cron`.
     pub async fn schedules(&self, kind: &str) -> Result<Vec<ScheduleView>, StoreError> {
-        let kind = Kind::new(kind)?;
+        let kind = Kind::with_reserved(kind)?;
         let (schedules, now) = (self.store().schedules(kind.clone()).await?, self.now());
         Ok(schedules.iter().map(|schedule| ScheduleView::new(&kind, schedule, now)).collect())
     }
