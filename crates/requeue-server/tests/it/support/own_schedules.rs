@@ -66,6 +66,11 @@ impl Layered for OwnSchedules {
         self.store.schedules(kind)
     }
 
+    /// Then those who set a schedule set its timer, too: the service behind the client does not know it.
+    fn needs_reaping(&self) -> bool {
+        true
+    }
+
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
         self.store.tick(tick)
     }
