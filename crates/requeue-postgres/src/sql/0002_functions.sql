@@ -644,7 +644,8 @@ begin
         end if;
       end if;
     end if;
-    return query select m.kind_id, greatest(first - now, 0);
+    -- `greatest` ignores nulls.
+    return query select m.kind_id, case when first is not null then greatest(first - now, 0) end;
   end loop;
 end $$;
 

@@ -10,6 +10,7 @@ mod deadlocks;
 mod documentation;
 mod failover;
 mod histories;
+mod idle;
 mod in_transaction;
 mod kills;
 mod moved;
