@@ -33,7 +33,7 @@ use crate::tables::{SalvagedTables, TableCache};
 use crate::verify::ReadOnly;
 use list::UnindexedIds;
 use replay::KindJobs;
-use requeue_jobs::limits::MAX_COUNTER;
+use requeue_jobs::limits::MAX_RESTORED;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, Changed, Claim, Claimed, Fence, Generation, JobId, JobView,
     Kind, KindView, Page, Placed, Put, PutError, Query, Reaped, Restore, Restored, Schedule,
@@ -281,7 +281,7 @@ impl Inner {
     }
 
     fn kinds(&self) -> Vec<KindView> {
-        let raise = |counter: u64| counter.saturating_add(self.raised).min(MAX_COUNTER);
+        let raise = |counter: u64| counter.saturating_add(self.raised).min(MAX_RESTORED);
         let view = |number: &u32| {
             let kind = &self.kinds[number];
             let totals = totals(&kind.counts());

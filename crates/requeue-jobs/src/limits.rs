@@ -102,10 +102,15 @@ pub const MAX_PUSH_LEN: usize = 8 << 10;
 pub const KEPT_ATTEMPTS: usize = 5;
 
 /// The highest generation and fence: the largest integer that Redis scripts and most JSON parsers
-/// represent exactly, 2⁵³ − 1. No store assigns a higher one, so that everything that a store
-/// exports can be restored. Only a restore brings a kind near this limit: a million puts per second
-/// reach it after 285 years.
+/// represent exactly, 2⁵³ − 1. No store assigns a higher one. A million puts per second reach it
+/// after 285 years.
 pub const MAX_COUNTER: u64 = (1 << 53) - 1;
+
+/// The highest generation and fence that a restore can bring: 2⁵², half of [`MAX_COUNTER`]. It
+/// leaves enough numbers for a million puts per second for 142 years, so that no import makes a kind
+/// unusable. Numbers that a store has assigned are below: generations count puts, and fences are at
+/// most the time in microseconds, which is 2⁵² in the year 2112.
+pub const MAX_RESTORED: u64 = 1 << 52;
 
 /// Ready jobs are counted only up to this number, because counting them can be expensive.
 pub const READY_COUNT_CAP: u64 = 10_000;

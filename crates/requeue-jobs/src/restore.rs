@@ -2,7 +2,9 @@
 
 use crate::error::Invalid;
 use crate::job::{JobState, JobView, kept_error};
-use crate::limits::{KEPT_ATTEMPTS, MAX_BATCH, MAX_BATCH_BYTES, MAX_COUNTER, MAX_DELAY};
+use crate::limits::{
+    KEPT_ATTEMPTS, MAX_BATCH, MAX_BATCH_BYTES, MAX_COUNTER, MAX_DELAY, MAX_RESTORED,
+};
 use crate::names::Kind;
 use crate::receipt::{Fence, Generation};
 use crate::rules::check_result;
@@ -25,10 +27,10 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Fails if the batch is too large or a counter is above [`MAX_COUNTER`]. For stores.
+    /// Fails if the batch is too large or a counter is above [`MAX_RESTORED`]. For stores.
     pub fn check(&self) -> Result<(), Invalid> {
-        check_counter("the kind's generation", self.generation.0)?;
-        check_counter("the kind's fence", self.fence.0)?;
+        check_restored("the kind's generation", self.generation.0)?;
+        check_restored("the kind's fence", self.fence.0)?;
         let (what, count) = ("entries in a batch", self.jobs.len());
         if count > MAX_BATCH {
             return Err(Invalid::TooMany { what, count, limit: MAX_BATCH });
@@ -140,7 +142,7 @@ fn check(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
     if !reason.is_empty() {
         return Err(Invalid::InconsistentJob { id: job.id.clone(), reason });
     }
-    check_counter("the generation", job.newest_generation().0.max(job.generation.0))?;
+    check_restored("the generation", job.newest_generation().0.max(job.generation.0))?;
     let (what, count) = ("failed attempts of a job", job.failures.len());
     if count > KEPT_ATTEMPTS {
         return Err(Invalid::TooMany { what, count, limit: KEPT_ATTEMPTS });
@@ -176,6 +178,11 @@ fn check_times(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
         }
     }
     Ok(())
+}
+
+fn check_restored(field: &'static str, value: u64) -> Result<(), Invalid> {
+    let limit = MAX_RESTORED;
+    if value > limit { Err(Invalid::TooHigh { field, value, limit }) } else { Ok(()) }
 }
 
 pub(crate) fn check_counter(field: &'static str, value: u64) -> Result<(), Invalid> {

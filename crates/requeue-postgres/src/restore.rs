@@ -16,7 +16,7 @@ impl Shared {
         let highest = jobs
             .iter()
             .map(|job| job.newest_generation().0)
-            .filter(|&highest| highest <= requeue_jobs::limits::MAX_COUNTER);
+            .filter(|&highest| highest <= requeue_jobs::limits::MAX_RESTORED);
         let highest = highest.max().unwrap_or(0).max(generation.0);
         let ids = jobs.iter().map(|job| job.id.clone()).collect();
         let load = Load { ids, raise: Some((highest, fence.0)), ..Load::default() };

@@ -414,7 +414,7 @@ macro_rules! each_case {
             a_second_restore_changes_nothing
             new_generations_are_above_the_restored_ones
             new_fences_are_above_the_restored_ones
-            a_store_assigns_nothing_that_cannot_be_restored
+            no_restore_uses_up_the_numbers_of_a_kind
             a_leased_job_is_restored_as_pending_until_its_lease_ends
             a_put_does_not_make_it_due_before_its_lease_ends
             a_job_with_an_expired_lease_is_restored_as_ready

@@ -1,11 +1,13 @@
 //! Restoring the jobs of another store.
 
 use crate::harness::{Harness, id, ids, job, kind, mail, millis, secs, text};
-use requeue_jobs::limits::{MAX_BATCH, MAX_BODY_LEN, MAX_COUNTER, MAX_DELAY, MAX_ERROR_LEN};
+use requeue_jobs::limits::{
+    MAX_BATCH, MAX_BODY_LEN, MAX_COUNTER, MAX_DELAY, MAX_ERROR_LEN, MAX_RESTORED,
+};
 use requeue_jobs::{
-    Body, ChangeKind, FailedAttempt, Fence, Generation, Invalid, JobState, JobView, KindView,
-    LeaseView, Priority, PutError, PutOutcome, Query, Receipt, Restore, Restored, Retention,
-    Settle, SettleError, Settled, Settlement, StoreError, SuccessorView, Timestamp, WorkerName,
+    Body, ChangeKind, FailedAttempt, Fence, Generation, Invalid, JobState, JobView, LeaseView,
+    Priority, PutOutcome, Receipt, Restore, Restored, Retention, Settle, SettleError, Settled,
+    Settlement, StoreError, SuccessorView, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -201,15 +203,15 @@ pub(crate) async fn new_generations_are_above_the_restored_ones(h: &Harness) {
     h.restore(pending(h, "d")).await;
     assert!(h.put("b").await.generation > Generation(1001), "generations never fall");
     let mut highest = pending(h, "e");
-    highest.generation = Generation(MAX_COUNTER - 2);
+    highest.generation = Generation(MAX_RESTORED);
     h.restore(highest).await;
     let (first, second) = (h.put("b").await.generation, h.put("b").await.generation);
-    assert_eq!((first, second), (Generation(MAX_COUNTER - 1), Generation(MAX_COUNTER)));
+    assert!(Generation(MAX_RESTORED) < first && first < second, "{first:?} {second:?}");
     assert_eq!(h.view("b").await.generation, second);
 }
 
 pub(crate) async fn new_fences_are_above_the_restored_ones(h: &Harness) {
-    let fence = Fence(MAX_COUNTER - 2);
+    let fence = Fence(MAX_RESTORED);
     let (generation, jobs) = (Generation(10), vec![pending(h, "a"), pending(h, "b")]);
     let restore = Restore { kind: mail(), generation, fence, jobs };
     h.store.restore(restore).await.expect("the call succeeds");
@@ -220,51 +222,35 @@ pub(crate) async fn new_fences_are_above_the_restored_ones(h: &Harness) {
     assert_eq!(h.kinds().await[0].fence, next.receipt.fence());
 }
 
-/// Returns whether an error says that the kind has used its last number.
-fn used_up(invalid: &Invalid) -> bool {
-    matches!(invalid, Invalid::TooHigh { value, limit: MAX_COUNTER, .. } if *value == MAX_COUNTER + 1)
-}
-
-pub(crate) async fn a_store_assigns_nothing_that_cannot_be_restored(h: &Harness) {
-    let (generation, fence) = (Generation(MAX_COUNTER - 1), Fence(MAX_COUNTER - 1));
-    let jobs = vec![pending(h, "a"), pending(h, "b")];
-    let restore = Restore { kind: mail(), generation, fence, jobs };
-    h.store.restore(restore).await.expect("the numbers are within the limits");
-    let last = h.put(job("c").after(secs(60))).await.generation;
-    assert_eq!(last, Generation(MAX_COUNTER));
-    let claimed = h.claim().await;
-    assert_eq!(claimed.receipt.fence(), Fence(MAX_COUNTER));
-
-    // Everything that needs another number fails and changes nothing.
-    let before = h.store.list(Query::new(mail())).await.expect("the call succeeds").jobs;
-    let puts = [job("new"), job("c"), job("b").at(h.after(secs(1)))];
-    for put in puts {
-        match h.try_put(put).await {
-            Err(PutError::Store(StoreError::Invalid(invalid))) if used_up(&invalid) => {}
-            other => panic!("expected an error about the generation, got {other:?}"),
+/// Whatever is imported, the kind and the kinds that are created later can be used.
+pub(crate) async fn no_restore_uses_up_the_numbers_of_a_kind(h: &Harness) {
+    let restore = |number, fence, name| Restore {
+        kind: mail(),
+        generation: Generation(number),
+        fence: Fence(fence),
+        jobs: vec![pending(h, name)],
+    };
+    let most = MAX_RESTORED;
+    let restored = h.store.restore(restore(most, most, "a")).await;
+    assert_eq!(restored, Ok(vec![Ok(Restored::Created)]));
+    for (number, fence) in [(most + 1, most), (most, most + 1), (MAX_COUNTER, 0), (u64::MAX, 0)] {
+        match h.store.restore(restore(number, fence, "b")).await {
+            Err(StoreError::Invalid(Invalid::TooHigh { value, limit, .. })) => {
+                assert_eq!((value, limit), (number.max(fence), most));
+            }
+            other => panic!("expected an error about the number, got {other:?}"),
         }
     }
-    match h.settle(&claimed, Settlement::RequeueAfter(secs(1))).await {
-        Err(SettleError::Store(StoreError::Invalid(invalid))) if used_up(&invalid) => {}
-        other => panic!("expected an error about the generation, got {other:?}"),
-    }
-    let nothing = h.claim_with(|_| {}).await;
-    match &nothing.errors[..] {
-        [(_, StoreError::Invalid(invalid))] if used_up(invalid) => {}
-        other => panic!("expected an error about the fence, got {other:?}"),
-    }
-    let after = h.store.list(Query::new(mail())).await.expect("the call succeeds").jobs;
-    assert_eq!((nothing.jobs.len(), &after), (0, &before));
-
-    // What the store returns can be restored, here as another kind.
-    let KindView { generation, fence, .. } = h.kinds().await.remove(0);
-    assert_eq!((generation, fence), (Generation(MAX_COUNTER), Fence(MAX_COUNTER)));
-    let mut jobs = after;
-    jobs.iter_mut().for_each(|view| view.kind = kind("copy"));
-    let restore = Restore { kind: kind("copy"), generation, fence, jobs };
-    let restored = h.store.restore(restore).await.expect("the numbers are within the limits");
-    assert_eq!(restored, [Ok(Restored::Created), Ok(Restored::Created), Ok(Restored::Created)]);
-    assert_eq!(h.ack(&claimed).await, Settled::Done);
+    assert_eq!(h.get("b").await, None);
+    let claimed = h.claim().await;
+    assert!(claimed.receipt.fence() > Fence(most), "{:?}", claimed.receipt);
+    let settled = h.settle(&claimed, Settlement::RequeueAfter(Duration::ZERO)).await;
+    assert_eq!(settled, Ok(Settled::Done));
+    let placed = h.put("c").await.generation;
+    assert!(Generation(most) < placed && placed < Generation(most + most / 2), "{placed:?}");
+    assert!(h.put(job("c").of("other")).await.generation < Generation(most + most / 2));
+    let claimed = h.claim().await;
+    assert!(claimed.receipt.fence() < Fence(most + most / 2), "{:?}", claimed.receipt);
 }
 
 pub(crate) async fn a_leased_job_is_restored_as_pending_until_its_lease_ends(h: &Harness) {
@@ -418,12 +404,12 @@ pub(crate) async fn numbers_and_times_that_are_too_high_are_refused(h: &Harness)
     let too_high = |result: Result<_, StoreError>| {
         let is = matches!(
             &result,
-            Err(StoreError::Invalid(Invalid::TooHigh { value, limit: MAX_COUNTER, .. }))
-                if *value == MAX_COUNTER + 1
+            Err(StoreError::Invalid(Invalid::TooHigh { value, limit: MAX_RESTORED, .. }))
+                if *value == MAX_RESTORED + 1
         );
         assert!(is, "expected an error about the number, got {result:?}");
     };
-    let high = MAX_COUNTER + 1;
+    let high = MAX_RESTORED + 1;
     for (generation, fence) in [(high, 0), (0, high)] {
         let (generation, fence) = (Generation(generation), Fence(fence));
         let restore = Restore { kind: mail(), generation, fence, jobs: vec![pending(h, "a")] };

@@ -370,8 +370,8 @@ const FLAWS: &[Flaw] = &[
         |clock| FlawedStore::create(clock, CountersNotRestored),
     ),
     flaw(
-        "a store assigns generations that it does not restore",
-        &[Case("restore::a_store_assigns_nothing_that_cannot_be_restored")],
+        "generations that others restore are rejected",
+        &[Case("restore::no_restore_uses_up_the_numbers_of_a_kind")],
         |clock| FlawedStore::create(clock, LowRestoreLimit),
     ),
     flaw(

@@ -1,7 +1,7 @@
 //! Flaws of restores.
 
 use super::store::{CorrectStore, Deviation, RestoreResult};
-use requeue_jobs::limits::MAX_COUNTER;
+use requeue_jobs::limits::MAX_RESTORED;
 use requeue_jobs::{ChangeKind, Fence, Generation, Invalid, JobState, Restore};
 
 /// A restored job replaces an existing one.
@@ -25,13 +25,13 @@ impl Deviation for CountersNotRestored {
     }
 }
 
-/// Restores have a lower limit than puts.
+/// Restores have a lower limit than the contract.
 pub(super) struct LowRestoreLimit;
 
 impl Deviation for LowRestoreLimit {
     fn restore(&mut self, correct: &CorrectStore, restore: Restore) -> RestoreResult {
         let (field, value, limit) =
-            ("the kind's generation", restore.generation.0, MAX_COUNTER - 1);
+            ("the kind's generation", restore.generation.0, MAX_RESTORED - 1);
         if value > limit {
             return Err(Invalid::TooHigh { field, value, limit }.into());
         }
