@@ -116,6 +116,8 @@ pub(crate) mod entry {
     /// From format 3 on, instead of `SETTINGS`.
     pub(crate) const ALL_SETTINGS: u8 = 6;
     pub(crate) const RATE_USE: u8 = 7;
+    /// The number belongs to another kind from now on, which has taken the place of an idle one.
+    pub(crate) const RENAMED: u8 = 8;
 }
 
 /// Memory of a job besides its id and body: record, entry, bucket entry and allocations.

@@ -219,6 +219,9 @@ impl State {
     /// Looks only at kinds that the operation touched: a group has a thousand operations, of which
     /// each may name a thousand kinds.
     pub(crate) fn end(&mut self) -> usize {
+        for (old, new) in self.kinds.take_replaced() {
+            self.replaced(&old, &new);
+        }
         for name in self.touched.drain(..) {
             let Some(kind) = self.kinds.kind_mut(&name) else { continue };
             if kind.rate_use != kind.table.logged_rate_use {
@@ -238,6 +241,32 @@ impl State {
             }
         }
         self.changed_len
+    }
+
+    /// Another kind has taken the place of an idle one: it has its number and its table.
+    fn replaced(&mut self, old: &Kind, new: &Kind) {
+        let Some(kind) = self.kinds.kind_mut(new) else { return };
+        let number = kind.table.number();
+        kind.table.note(|out| {
+            out.push(entry::RENAMED);
+            put_bytes(out, new.as_str().as_bytes());
+        });
+        self.renamed(number, old, new);
+        self.changed.iter_mut().filter(|kind| *kind == old).for_each(|kind| *kind = new.clone());
+        self.next_claims.publish(old, None);
+        self.counters_changed(new);
+    }
+
+    /// The kind of this number has another name.
+    fn renamed(&mut self, number: u32, old: &Kind, new: &Kind) {
+        if let Some(name) = self.names.get_mut(&number) {
+            *name = new.clone();
+        }
+        // That these schedules were removed is not in the tables yet.
+        for (kind, id) in mem::take(&mut self.schedules) {
+            let kind = if kind == *old { new.clone() } else { kind };
+            self.schedules.insert((kind, id));
+        }
     }
 
     /// The group was synced. Returns the [reads](State::after_sync) that waited for that.
@@ -310,14 +339,29 @@ impl State {
             let kind =
                 self.kinds.kind_mut(name).ok_or(Malformed("an entry refers to an unknown kind"))?;
             let mut changes = Bytes::new(changes);
+            let mut renamed = None;
             while !changes.is_empty() {
-                if let Some(schedule) = replay_entry(kind, &mut changes)? {
-                    self.schedules.insert((name.clone(), schedule));
+                match replay_entry(kind, &mut changes)? {
+                    Some(Also::Schedule(id)) => {
+                        self.schedules.insert((name.clone(), id));
+                    }
+                    Some(Also::Renamed(to)) => renamed = Some(to),
+                    None => {}
                 }
             }
             kind.table.drain(|_| ());
             self.weight = self.weight.saturating_add_signed(kind.table.grown());
             self.hidden += kind.table.hidden();
+            if let Some(to) = renamed
+                && to != *name
+            {
+                if self.kinds.kind(&to).is_some() {
+                    return Err(Malformed("a kind gets the name of another").into());
+                }
+                let from = name.clone();
+                self.kinds.rename(&from, &to);
+                self.renamed(number, &from, &to);
+            }
         }
         Ok(())
     }
@@ -432,11 +476,18 @@ impl From<DiskError> for Replay {
     }
 }
 
-/// Applies one log entry. Returns the id of the schedule that changed, if one did.
+/// What a log entry changes besides the kind itself.
+enum Also {
+    Schedule(JobId),
+    /// Other entries of the group refer to the kind under its new name, too.
+    Renamed(Kind),
+}
+
+/// Applies one log entry.
 fn replay_entry(
     kind: &mut KindState<DiskJobTable>,
     changes: &mut Bytes<'_>,
-) -> Result<Option<JobId>, Replay> {
+) -> Result<Option<Also>, Replay> {
     match changes.byte()? {
         entry::KEPT => {
             let id = codec::id(changes)?;
@@ -465,7 +516,7 @@ fn replay_entry(
             let schedule = codec::schedule(changes)?;
             let id = schedule.id.clone();
             kind.schedules.insert(id.clone(), schedule);
-            return Ok(Some(id));
+            return Ok(Some(Also::Schedule(id)));
         }
         entry::COUNTERS => {
             let (generation, fence) = (changes.counter()?, changes.counter()?);
@@ -475,7 +526,13 @@ fn replay_entry(
         entry::NO_SCHEDULE => {
             let id = codec::id(changes)?;
             kind.schedules.remove(&id);
-            return Ok(Some(id));
+            return Ok(Some(Also::Schedule(id)));
+        }
+        entry::RENAMED => {
+            let name = Kind::new(changes.text()?);
+            let name = name.map_err(|_| Malformed("the name of a kind is invalid"))?;
+            // The other kind had no settings.
+            return Ok(Some(Also::Renamed(name)));
         }
         _ => return Err(Malformed("an entry has an unknown tag").into()),
     }

@@ -92,6 +92,14 @@ pub(crate) fn kind_of_channel<'a>(prefix: &str, channel: &'a str) -> Option<&'a 
 }
 
 /// The key of the set of kinds of a deployment.
+pub(crate) fn registered(prefix: &str) -> String {
+    format!("{{{prefix}}}:registered")
+}
+
+pub(crate) fn removed(prefix: &str) -> String {
+    format!("{{{prefix}}}:removed")
+}
+
 pub(crate) fn kinds(prefix: &str) -> String {
     format!("{{{prefix}}}:kinds")
 }

@@ -7,7 +7,7 @@ use crate::script::{SCRIPTS, Script};
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
 use redis::{Cmd, Value};
-use requeue_jobs::limits::{MAX_BATCH, MAX_SPANS, READY_COUNT_CAP};
+use requeue_jobs::limits::{MAX_BATCH, MAX_KINDS, MAX_SPANS, READY_COUNT_CAP};
 use requeue_jobs::{
     Counts, Fence, Generation, Invalid, Kind, KindView, PushSetting, Rate, Reaped, Retention,
     Settings, Spans, StoreError, Timestamp,
@@ -19,6 +19,9 @@ pub(crate) const AT_ONCE: usize = 100;
 
 /// How many kinds are reaped concurrently. Each reports up to [`MAX_BATCH`] leases with their ids.
 const REAPED_AT_ONCE: usize = 10;
+
+/// How often a kind is registered, if others create it concurrently.
+const MAKE_TRIES: usize = 20;
 
 /// The settings fields in `meta`, in the order in which they are written and read.
 const FIELDS: [&str; 17] = [
@@ -104,6 +107,7 @@ impl RedisStore {
 
     pub(crate) async fn reap_kinds(&self, max: usize) -> Result<Reaped, StoreError> {
         let mut names = self.names().await?;
+        let forgets = names.len() > MAX_KINDS / 2;
         // Continue after the last kind of the previous call, and wrap around.
         let last = lock(&self.shared.reaped).clone();
         let from = names.partition_point(|kind| Some(kind.as_str()) <= last.as_deref());
@@ -115,12 +119,65 @@ impl RedisStore {
             expired += of_these.iter().flatten().map(|reaped| reaped.expired.len()).sum::<usize>();
             reaped.extend(of_these);
             *lock(&self.shared.reaped) = names.last().map(|kind| kind.as_str().to_owned());
+            if forgets && let Err(error) = self.forget(names).await {
+                reaped.push(Err(error));
+            }
             if expired >= MAX_BATCH {
                 break;
             }
         }
         // All of these kinds are reaped, even if one fails.
         Reaped::sum(reaped)
+    }
+
+    /// Removes those of these kinds that have no jobs, settings and schedules. New kinds begin with higher numbers than
+    /// theirs.
+    async fn forget(&self, kinds: &[Kind]) -> Result<(), StoreError> {
+        let prefix = &self.shared.prefix;
+        let mut cmd = redis::cmd("HMGET");
+        cmd.arg(keys::registered(prefix));
+        for kind in kinds {
+            cmd.arg(kind.as_str());
+        }
+        let mut registrations = Reply::of(self.read(prefix, cmd).await?)?;
+        let found = join_all(kinds.iter().map(|kind| self.view_of_kind(kind))).await;
+        let mut idle = Vec::new();
+        for (kind, found) in kinds.iter().zip(found) {
+            let registration = match registrations.next()? {
+                Value::Nil => String::new(),
+                number => crate::reply::text(number)?,
+            };
+            let FoundKind { view, is_shown } = found?;
+            idle.extend((!is_shown).then_some((kind, registration, view)));
+        }
+        let highest = |of: fn(&KindView) -> u64| idle.iter().map(|(.., view)| of(view)).max();
+        let (Some(generation), Some(fence)) =
+            (highest(|view| view.generation.0), highest(|view| view.fence.0))
+        else {
+            return Ok(());
+        };
+        self.of_deployment(&SCRIPTS.raise, &[keys::removed(prefix)], |cmd| {
+            cmd.arg(generation).arg(fence);
+        })
+        .await?;
+        let forget = |kind| {
+            self.run(&SCRIPTS.forget, kind, |cmd| {
+                cmd.arg(generation).arg(fence);
+            })
+        };
+        let replies = join_all(idle.iter().map(|(kind, ..)| forget(kind))).await;
+        let mut removed = Vec::new();
+        for ((kind, registration, _), reply) in idle.into_iter().zip(replies) {
+            removed.extend((reply? == Value::Int(1)).then_some((kind, registration)));
+        }
+        let keys = [keys::kinds(prefix), keys::registered(prefix)];
+        self.of_deployment(&SCRIPTS.unregister, &keys, |cmd| {
+            for (kind, registration) in removed {
+                cmd.arg(kind.as_str()).arg(registration);
+            }
+        })
+        .await?;
+        Ok(())
     }
 
     async fn reap_kind(&self, kind: &Kind, max: usize) -> Result<Reaped, StoreError> {
@@ -175,26 +232,29 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Calls a script that creates the kind, with `1` as its first argument if the kind is registered.
-    /// If it returns 0, the kind is not: registers it and calls again.
+    /// Calls a script that creates the kind, with what it needs to do so as its first argument if the kind is
+    /// registered. If it returns 0, the kind is not: registers it and calls again.
     pub(crate) async fn make(
         &self,
         script: &'static Script,
         kind: &Kind,
         add: impl Fn(&mut Cmd),
     ) -> Result<Value, StoreError> {
-        for registered in ["", "1"] {
+        let mut registered = String::new();
+        for _ in 0..MAKE_TRIES {
             let reply = self.run(script, kind, |cmd| {
-                cmd.arg(registered);
+                cmd.arg(&registered);
                 add(cmd);
             });
             let reply = reply.await?;
             if reply != Value::Int(0) {
                 return Ok(reply);
             }
-            self.register(kind).await?;
+            // Again, if others create the kind concurrently.
+            registered = self.register(kind).await?;
         }
-        Err(unexpected("a registered kind is reported as not registered"))
+        let reason = format!("kind {kind} is created by too many others");
+        Err(StoreError::Unavailable { reason })
     }
 }
 

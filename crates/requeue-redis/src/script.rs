@@ -41,6 +41,7 @@ const BURY: &str = include_str!("lua/parts/bury.lua");
 const DONE: &str = include_str!("lua/parts/done.lua");
 const FAIL: &str = include_str!("lua/parts/fail.lua");
 const FIND: &str = include_str!("lua/parts/find.lua");
+const MADE: &str = include_str!("lua/parts/made.lua");
 const GROW: &str = include_str!("lua/parts/grow.lua");
 const KEYS: &str = include_str!("lua/parts/keys.lua");
 const EXPIRY: &str = include_str!("lua/parts/expiry.lua");
@@ -84,7 +85,11 @@ pub(crate) struct Scripts {
     pub(crate) schedule: Script,
     pub(crate) schedules: Script,
     pub(crate) tick: Script,
+    pub(crate) begin: Script,
     pub(crate) register: Script,
+    pub(crate) raise: Script,
+    pub(crate) forget: Script,
+    pub(crate) unregister: Script,
 }
 
 pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
@@ -124,7 +129,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
         ),
         restore: new(
             REFUSED_WHEN_FULL,
-            &[KEYS, NOW, LISTS, GROW, WAKE, include_str!("lua/restore.lua")],
+            &[KEYS, NOW, LISTS, MADE, GROW, WAKE, include_str!("lua/restore.lua")],
         ),
         reap: new(
             ALLOWED_WHEN_FULL,
@@ -154,14 +159,21 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
         ),
         facts: new(READ_ONLY, &[KEYS, NOW, LISTS, WAKE, RATE, include_str!("lua/facts.lua")]),
         upcoming: new(READ_ONLY, &[KEYS, LISTS, OPEN_LISTS, include_str!("lua/upcoming.lua")]),
-        set: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, LISTS, GROW, WAKE, include_str!("lua/set.lua")]),
-        schedule: new(REFUSED_WHEN_FULL, &[KEYS, include_str!("lua/schedule.lua")]),
+        set: new(
+            ALLOWED_WHEN_FULL,
+            &[KEYS, NOW, LISTS, MADE, GROW, WAKE, include_str!("lua/set.lua")],
+        ),
+        schedule: new(REFUSED_WHEN_FULL, &[KEYS, MADE, include_str!("lua/schedule.lua")]),
         schedules: new(READ_ONLY, &[KEYS, include_str!("lua/schedules.lua")]),
         tick: new(
             REFUSED_WHEN_FULL,
             &[KEYS, NOW, LISTS, FIND, WAKE, MERGE, include_str!("lua/tick.lua")],
         ),
+        begin: new(REFUSED_WHEN_FULL, &[KEYS, include_str!("lua/begin.lua")]),
         register: new(REFUSED_WHEN_FULL, &[include_str!("lua/register.lua")]),
+        raise: new(ALLOWED_WHEN_FULL, &[include_str!("lua/raise.lua")]),
+        forget: new(ALLOWED_WHEN_FULL, &[KEYS, include_str!("lua/forget.lua")]),
+        unregister: new(ALLOWED_WHEN_FULL, &[include_str!("lua/unregister.lua")]),
     }
 });
 

@@ -5,7 +5,7 @@ use crate::error::RedisConnectError;
 use crate::keys::{self, Keys};
 use crate::list::ScanCache;
 use crate::options::Options;
-use crate::reply::{Reply, number};
+use crate::reply::Reply;
 use crate::script::{SCRIPTS, Script};
 use crate::watch::Watch;
 use redis::{Cmd, Value};
@@ -19,6 +19,7 @@ use requeue_jobs::{
     StoreFuture, StoreStatus, Tick, Ticked, TimePage, TimeQuery, Timestamp, WallClock,
 };
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -241,19 +242,44 @@ impl RedisStore {
         self.shared.connections.call(tag, cmd, None).await.map_err(CommandError::for_write)
     }
 
-    /// Adds a kind to the set of kinds of the deployment. On a Cluster that set is in another slot
+    /// Adds a kind to the kinds of the deployment. On a Cluster these are in another slot
     /// than the kind, so one script cannot do both. The name is added before the kind is created:
-    /// an interruption leaves a name without a kind, which no call returns.
-    pub(crate) async fn register(&self, kind: &Kind) -> Result<(), StoreError> {
-        let (tag, script) = (&self.shared.prefix, &SCRIPTS.register);
-        let mut cmd = script.begin(&[keys::kinds(tag)]);
-        cmd.arg(kind.as_str()).arg(MAX_KINDS);
-        let reply = self.shared.connections.call(tag, cmd, Some(script)).await;
-        let reply = reply.map_err(CommandError::for_read)?;
-        match usize::try_from(number(&reply)?).unwrap_or(usize::MAX) {
-            0 => Ok(()),
-            count => Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS }.into()),
+    /// an interruption leaves a name without a kind, which no call returns. Returns what the script that
+    /// creates the kind needs.
+    pub(crate) async fn register(&self, kind: &Kind) -> Result<String, StoreError> {
+        let text = format!("{:016x}", RandomState::new().hash_one(kind.as_str()));
+        let begin = |text: &str| {
+            let text = text.to_owned();
+            self.run(&SCRIPTS.begin, kind, move |cmd| {
+                cmd.arg(&text);
+            })
+        };
+        begin(&text).await?;
+        let prefix = &self.shared.prefix;
+        let keys = [keys::kinds(prefix), keys::registered(prefix), keys::removed(prefix)];
+        let reply = self.of_deployment(&SCRIPTS.register, &keys, |cmd| {
+            cmd.arg(kind.as_str()).arg(MAX_KINDS);
+        });
+        let mut reply = Reply::of(reply.await?)?;
+        let count = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
+        if count > 0 {
+            begin("").await?;
+            return Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS }.into());
         }
+        Ok(format!("{text} {} {}", reply.text()?, reply.text()?))
+    }
+
+    /// Calls a script on keys of the deployment.
+    pub(crate) async fn of_deployment(
+        &self,
+        script: &'static Script,
+        keys: &[String],
+        add: impl FnOnce(&mut Cmd),
+    ) -> Result<Value, StoreError> {
+        let mut cmd = script.begin(keys);
+        add(&mut cmd);
+        let reply = self.shared.connections.call(&self.shared.prefix, cmd, Some(script)).await;
+        reply.map_err(CommandError::for_read)
     }
 
     /// Returns the server's time.

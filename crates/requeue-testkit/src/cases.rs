@@ -446,7 +446,7 @@ macro_rules! each_case {
             an_expired_lease_that_does_not_fit_into_a_claim_is_not_ended
             a_page_has_sixteen_mebibytes_including_successors
             upcoming_load_has_a_thousand_spans_at_most
-            there_are_ten_thousand_kinds_at_most
+            ten_thousand_kinds_have_jobs_settings_or_schedules_at_most
         }
         batches {
             results_of_puts_are_in_the_order_of_the_batch

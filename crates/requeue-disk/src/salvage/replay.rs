@@ -169,6 +169,7 @@ enum Change {
     Counters(u64, u64),
     /// It is not salvaged: at worst, a burst follows.
     RateUse,
+    Renamed(Kind),
 }
 
 impl Change {
@@ -189,6 +190,7 @@ impl Change {
             entry::SCHEDULE => Change::Schedule(codec::schedule(bytes)?),
             entry::NO_SCHEDULE => Change::NoSchedule(codec::id(bytes)?),
             entry::COUNTERS => Change::Counters(bytes.counter()?, bytes.counter()?),
+            entry::RENAMED => Change::Renamed(kind_name(bytes.text()?)?),
             _ => return Err(Malformed("an entry has an unknown tag")),
         })
     }
@@ -256,6 +258,9 @@ impl Replay<'_> {
             let _ = changes::<DiskError>(group.payload, |number, name, change| {
                 if let Ok(name) = kind_name(name) {
                     named.insert(number, name);
+                }
+                if let Some(Change::Renamed(name)) = &change {
+                    named.insert(number, name.clone());
                 }
                 if let Some(Change::Kept(id, _) | Change::Gone(id)) = change
                     && group.number > after
@@ -344,6 +349,11 @@ impl Replay<'_> {
         match change {
             Change::Settings(settings) => kind.settings = settings,
             Change::RateUse => {}
+            Change::Renamed(name) => {
+                kind.name = name;
+                // It was idle: what is known of its jobs is outdated, and would belong to another kind.
+                kind.jobs.values_mut().for_each(|job| (job.record, job.lost) = (None, None));
+            }
             Change::Schedule(schedule) => {
                 kind.schedules.insert(schedule.id.clone(), schedule);
             }

@@ -14,6 +14,7 @@ mod flips;
 mod format;
 mod histories;
 mod job_table;
+mod kinds;
 mod layers;
 mod lone_caller;
 mod lost_groups;

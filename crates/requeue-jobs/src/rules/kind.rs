@@ -64,6 +64,17 @@ pub struct Counters {
     pub seq: u64,
 }
 
+impl Counters {
+    /// The higher ones of both.
+    pub(super) fn max(self, other: Counters) -> Counters {
+        Counters {
+            generation: self.generation.max(other.generation),
+            fence: self.fence.max(other.fence),
+            seq: self.seq.max(other.seq),
+        }
+    }
+}
+
 impl<S> KindState<S> {
     /// Returns a kind with these jobs, default settings and no schedules.
     pub fn new(name: Kind, table: S) -> Self {

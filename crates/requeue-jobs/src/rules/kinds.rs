@@ -3,7 +3,8 @@
 use super::check_count;
 use super::claim::ClaimRoom;
 use super::job_table::JobTable;
-use super::kind::KindState;
+use super::kind::{Counters, KindState};
+use super::rate::RateUse;
 use super::turns::Turns;
 use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
 use crate::cron::{Schedule, ScheduleCondition, Tick, Ticked};
@@ -23,9 +24,20 @@ use std::time::Duration;
 ///
 /// Each method performs one call of a [`Store`](crate::Store), or one entry of its batch. The store
 /// checks the size of a batch before, with [`check_batch`](crate::check_batch) or [`check_count`].
+///
+/// A kind without jobs, settings and schedules keeps its numbers until there are [`MAX_KINDS`]. From then on, a new kind takes
+/// the place of such an [idle](KindState::is_idle) kind. Its numbers begin above those of all kinds that there were, so that
+/// the idle kind gets higher ones than before if it is created again. The numbers of the kinds that are there are enough to know
+/// that: there is no other counter to store.
 pub struct Kinds<S> {
     kinds: HashMap<Kind, KindState<S>>,
     turns: Turns,
+    /// Kinds that were idle when all were last looked at.
+    idle: Vec<Kind>,
+    /// At least the highest numbers of all kinds whose places were taken. `None`: no place was taken since the store was opened.
+    highest: Option<Counters>,
+    /// The kinds whose places were taken, with their successors, since the store has asked.
+    replaced: Vec<(Kind, Kind)>,
     /// Makes the table of a new kind.
     table: Box<dyn FnMut(&Kind) -> S + Send>,
 }
@@ -33,7 +45,14 @@ pub struct Kinds<S> {
 impl<S: JobTable> Kinds<S> {
     /// Returns a store's kinds, with none yet. `table` creates the table of a new kind.
     pub fn new(table: impl FnMut(&Kind) -> S + Send + 'static) -> Self {
-        Kinds { kinds: HashMap::default(), turns: Turns::default(), table: Box::new(table) }
+        Kinds {
+            kinds: HashMap::default(),
+            turns: Turns::default(),
+            idle: Vec::new(),
+            highest: None,
+            replaced: Vec::new(),
+            table: Box::new(table),
+        }
     }
 
     /// Adds a kind that was loaded when the store was opened.
@@ -90,14 +109,67 @@ impl<S: JobTable> Kinds<S> {
 
     /// Returns a kind, and creates it if there is none. Fails if there are too many kinds.
     fn made(&mut self, kind: &Kind) -> Result<&mut KindState<S>, Invalid> {
-        let count = self.kinds.len();
-        if count >= MAX_KINDS && !self.kinds.contains_key(kind) {
-            let count = count + 1;
-            return Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS });
+        if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(kind) {
+            self.take_place(kind)?;
         }
         let table = &mut self.table;
         let make = || KindState::new(kind.clone(), table(kind));
         Ok(self.kinds.entry(kind.clone()).or_insert_with(make))
+    }
+
+    /// Lets a new kind take the place of an idle one.
+    fn take_place(&mut self, kind: &Kind) -> Result<(), Invalid> {
+        let old = match self.idle_kind() {
+            Some(old) => old,
+            None => {
+                let is_idle = |kind: &&KindState<S>| kind.is_idle();
+                self.idle =
+                    self.kinds.values().filter(is_idle).map(|kind| kind.name.clone()).collect();
+                let count = self.kinds.len() + 1;
+                let none = Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS };
+                self.idle_kind().ok_or(none)?
+            }
+        };
+        let highest = self.highest.unwrap_or_else(|| {
+            // Any of them may be the successor of a kind that was replaced before.
+            let all = self.kinds.values().map(|kind| kind.counters);
+            all.fold(Counters::default(), Counters::max)
+        });
+        if let Some(state) = self.kinds.get(&old) {
+            let highest = highest.max(state.counters);
+            self.highest = Some(highest);
+            self.rename(&old, kind);
+            if let Some(state) = self.kinds.get_mut(kind) {
+                (state.counters.generation, state.counters.fence) =
+                    (highest.generation, highest.fence);
+                state.rate_use = RateUse::default();
+            }
+            self.replaced.push((old, kind.clone()));
+        }
+        Ok(())
+    }
+
+    fn idle_kind(&mut self) -> Option<Kind> {
+        loop {
+            let kind = self.idle.pop()?;
+            if self.kinds.get(&kind).is_some_and(KindState::is_idle) {
+                return Some(kind);
+            }
+        }
+    }
+
+    /// Gives another name to a kind. No kind has that name.
+    pub fn rename(&mut self, from: &Kind, to: &Kind) {
+        if let Some(mut kind) = self.kinds.remove(from) {
+            kind.name = to.clone();
+            self.kinds.insert(to.clone(), kind);
+        }
+    }
+
+    /// Returns the kinds that were replaced since the last call, each with the kind that has taken its place, in this order.
+    /// The new kind has the table of the old one.
+    pub fn take_replaced(&mut self) -> Vec<(Kind, Kind)> {
+        std::mem::take(&mut self.replaced)
     }
 
     /// Puts a job.
@@ -110,7 +182,7 @@ impl<S: JobTable> Kinds<S> {
             let (kind, id) = (put.kind, put.id);
             return Err(PutError::Generation { kind, id, expected, found: None });
         }
-        // Nor does an invalid put: kinds count towards a limit and are never removed.
+        // Nor does an invalid put: kinds count towards a limit.
         put.due.at(now)?;
         self.made(&put.kind)?.put(put, now)
     }

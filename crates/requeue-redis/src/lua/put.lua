@@ -1,7 +1,7 @@
 -- Puts jobs. The ids must be distinct.
 --
--- ARGV    now or ''; '1' if the kind is registered in the deployment, else ''; due time of all jobs, or '' if
---         they differ in due time, mode or condition; mode and condition of all jobs; '1' if the priority of a
+-- ARGV    now or ''; '' or, if the kind is registered in the deployment, see `made`; due time of all jobs, or ''
+--         if they differ in due time, mode or condition; mode and condition of all jobs; '1' if the priority of a
 --         job is not 0, else ''; then for each job:
 --         id
 --         if they differ: due time in milliseconds; 0 or negative: delay from now, negated
@@ -18,13 +18,19 @@ local differ = ARGV[3] == ''
 local per_job = differ and 4 or 2
 local ids, n = {}, 0
 for i = 6, #ARGV, per_job do n = n + 1; ids[n] = ARGV[i] end
-local set = call('HMGET', META, 'generation', 'levels')
+local set = call('HMGET', META, 'generation', 'levels', 'making')
 local before = set[1]
+local text_of, floor, fence_floor
+if not before then
+  -- As `made` does, but the kind is created only if a job is put.
+  text_of, floor, fence_floor = string.match(ARGV[2], '^(%S+) (%d+) (%d+)$')
+  if text_of ~= set[3] then text_of, floor = nil, nil end
+end
 if set[2] then
   if not DONE then return { ok = 'MORE KEYS' } end
   use_levels(set[2])
 end
-generation = tonumber(before) or 0
+generation = tonumber(before or floor) or 0
 local base, sooner = generation, head()
 
 local none = {}
@@ -58,7 +64,7 @@ local merge, add_level, need_level
 -- In layout 2: the places by list.
 local by_list = (levels or ARGV[5] ~= '') and {}
 if by_list then merge, add_level, need_level = load_merge() end
-local unregistered = not before and ARGV[2] == ''
+local unregistered = not before and not text_of
 local earliest, merged = sooner, false
 local times = pack('>I6I6', now, now)
 local args, char = ARGV, string.char
@@ -122,6 +128,10 @@ if m > 0 then
 end
 if generation > base then
   call('HSET', META, 'generation', text(generation))
+  if text_of then
+    call('HDEL', META, 'making')
+    if fence_floor ~= '0' then call('HSET', META, 'fence', fence_floor) end
+  end
   if merged then earliest = head() end
   if earliest < sooner then wake(earliest) end
 end

@@ -1,8 +1,8 @@
 -- Adds jobs exported from another store, unless their ids exist here. The ids must be distinct. A done job
 -- counts as absent, unless the exported one is done, too, or has the same generation and time of creation.
 --
--- ARGV    now or ''; '1' if the kind is registered in the deployment, else ''; lowest allowed value of the
---         generation counter and of the fence counter; then for each job:
+-- ARGV    now or ''; '' or, if the kind is registered in the deployment, see `made`; lowest allowed value of
+--         the generation counter and of the fence counter; then for each job:
 --         id; its newest generation; state (p pending, d dead, o done, '' do not add it); its time in its list;
 --         record; past or ''
 -- Reply   0 if the kind is not registered and nothing was done. Otherwise one letter per job: C created,
@@ -10,7 +10,7 @@
 -- State   absent -> pending, dead, done
 local PER_JOB = 6
 local LISTS = { d = DEAD, o = DONE }
-if ARGV[2] == '' and call('EXISTS', META) == 0 then return 0 end
+if not made() then return 0 end
 local set = call('HMGET', META, 'generation', 'fence', 'levels')
 if set[3] then
   if not DONE then return { ok = 'MORE KEYS' } end

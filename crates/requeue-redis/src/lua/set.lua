@@ -1,17 +1,16 @@
 -- Stores the settings of a kind.
 --
--- ARGV    now or ''; '1' if the kind is registered in the deployment, else ''; '1' if a setting needs layout 2,
---         else ''; then fields and values, alternating; an empty value removes the field, so that the default
+-- ARGV    now or ''; '' or, if the kind is registered in the deployment, see `made`; '1' if a setting needs
+--         layout 2, else ''; then fields and values, alternating; an empty value removes the field, so that the default
 --         applies
 -- Reply   1 stored; 0 the kind is not registered and nothing was done
 -- State   unchanged
-if ARGV[2] == '' and call('EXISTS', META) == 0 then return 0 end
+if not made() then return 0 end
 local in_use = call('HGET', META, 'levels')
 if in_use then
   if not DONE then return { ok = 'MORE KEYS' } end
   use_levels(in_use)
 end
-call('HSETNX', META, 'generation', 0)
 if ARGV[3] ~= '' and not levels then add_level() end
 local function rate()
   local set = call('HMGET', META, 'rate_jobs', 'rate_per', 'rate_burst')

@@ -178,6 +178,8 @@ fn call_all(server: &RedisServer, rights: &[&str]) -> Result<(), RedisConnectErr
     assert_eq!(server.command(&["EVAL", fill, "1", "{shop}:kinds"]), "OK");
     let one_more = Kind::new("one-more").expect("a valid kind");
     drop(block_on(other.put(vec![Put::new(one_more, id("job"), Body::default())])));
+    // It removes some that have nothing.
+    drop(block_on(other.reap(10)));
     drop(block_on(other.wait(vec![kind()], Duration::from_millis(1))));
     let channel = "{shop:order.close}:wake";
     until("it listens, or is refused", || {

@@ -7,8 +7,9 @@ use requeue_jobs::limits::{
     MIN_CONCURRENCY, MIN_LEASE,
 };
 use requeue_jobs::{
-    Body, Change, ChangeKind, Invalid, JobState, Put, PutError, Query, Settings, Settle,
-    SettleError, Settled, Settlement, Spans, StoreError,
+    Body, Change, ChangeKind, Changed, Fence, Generation, Invalid, JobState, Missed, Put, PutError,
+    PutOutcome, Query, Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled,
+    Settlement, Spans, StoreError,
 };
 use std::time::Duration;
 
@@ -270,18 +271,97 @@ pub(crate) async fn upcoming_load_has_a_thousand_spans_at_most(h: &Harness) {
     refused(h.store.upcoming(mail(), spans(MAX_SPANS + 1)).await, too_many(MAX_SPANS + 1));
 }
 
-pub(crate) async fn there_are_ten_thousand_kinds_at_most(h: &Harness) {
-    let put = |n: usize| -> PutBuilder { job("a").of(&format!("kind-{n}")) };
+fn of_kind(n: usize) -> PutBuilder {
+    job("a").of(&format!("kind-{n}"))
+}
+
+/// Puts jobs of so many kinds as there can be.
+async fn fill(h: &Harness) {
     for thousand in 0..MAX_KINDS / MAX_BATCH {
         let from = thousand * MAX_BATCH;
-        let results = h.put_all((from..from + MAX_BATCH).map(put)).await;
+        let results = h.put_all((from..from + MAX_BATCH).map(of_kind)).await;
         assert!(results.iter().all(Result::is_ok));
     }
-    match h.try_put(put(MAX_KINDS)).await {
+}
+
+async fn assert_full(h: &Harness) {
+    match h.try_put(of_kind(MAX_KINDS)).await {
         Err(PutError::Store(StoreError::Invalid(Invalid::TooMany { limit, .. }))) => {
             assert_eq!(limit, MAX_KINDS);
         }
         other => panic!("expected a refusal, got {other:?}"),
     }
-    h.put(put(0)).await;
+}
+
+async fn cancel(h: &Harness, n: usize) {
+    let (kind, id) = (kind(&format!("kind-{n}")), id("a"));
+    let changes = vec![Change { kind, id, action: ChangeKind::Cancel }];
+    let changed = h.store.change(changes).await.expect("the call succeeds");
+    assert_eq!(changed, [Ok(Changed::Removed)]);
+}
+
+/// Puts a job of a new kind, after as many reaps as that takes. Returns its generation and its fence.
+async fn replaces(h: &Harness, n: usize) -> (Generation, Fence) {
+    let mut placed = h.try_put(of_kind(n)).await;
+    // A reap looks at some kinds, and continues with others.
+    for _ in 0..MAX_KINDS / 10 {
+        if placed.is_ok() {
+            break;
+        }
+        h.reap().await;
+        placed = h.try_put(of_kind(n)).await;
+    }
+    let placed = placed.expect("there is room for the kind");
+    assert_eq!(placed.outcome, PutOutcome::Created);
+    let kinds = vec![kind(&format!("kind-{n}"))];
+    let claimed = h.claim_with(|claim| claim.kinds = kinds).await.jobs.remove(0);
+    assert_eq!(claimed.generation, placed.generation);
+    h.release(&claimed).await;
+    (placed.generation, claimed.receipt.fence())
+}
+
+pub(crate) async fn ten_thousand_kinds_have_jobs_settings_or_schedules_at_most(h: &Harness) {
+    fill(h).await;
+    assert_full(h).await;
+    for _ in 0..5 {
+        h.put(of_kind(0)).await;
+    }
+    let first = vec![kind("kind-0")];
+    let held = h.claim_with(|claim| claim.kinds = first.clone()).await.jobs.remove(0);
+    h.ack(&held).await;
+    h.set_of("kind-1", |settings| settings.max_attempts = 3).await;
+    let schedule = Schedule {
+        id: id("s"),
+        when: "every 90s".to_owned(),
+        time_zone: String::new(),
+        body: Body::default(),
+        missed: Missed::One,
+        next: h.after(secs(90)),
+    };
+    let set = h.store.set_schedule(kind("kind-2"), schedule, ScheduleCondition::default()).await;
+    assert_eq!(set, Ok(true));
+    cancel(h, 1).await;
+    cancel(h, 2).await;
+
+    // One is left without anything. Its numbers are not used again, by whatever kind.
+    let (generation, fence) = replaces(h, MAX_KINDS + 1).await;
+    assert!(
+        generation > held.generation && fence > held.receipt.fence(),
+        "{generation:?} {fence:?}"
+    );
+    assert_full(h).await;
+    h.assert_lost(&held).await;
+    cancel(h, MAX_KINDS + 1).await;
+    let again = replaces(h, 0).await;
+    assert!(again.0 > held.generation && again.1 > held.receipt.fence(), "{again:?}");
+    assert_full(h).await;
+
+    h.set_of("kind-1", |settings| *settings = Settings::default()).await;
+    assert_eq!(h.store.remove_schedule(kind("kind-2"), id("s")).await, Ok(true));
+    replaces(h, MAX_KINDS + 2).await;
+    replaces(h, MAX_KINDS + 3).await;
+    assert_full(h).await;
+    let kinds = h.kinds().await;
+    assert_eq!(kinds.len(), MAX_KINDS);
+    assert!(kinds.iter().all(|kind| kind.counts.pending == 1));
 }

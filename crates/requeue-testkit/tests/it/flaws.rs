@@ -32,7 +32,7 @@ use priorities::{
 };
 use puts::{
     AttemptsResetByPut, BackoffEndedByPut, CancelErasedByPut, GenerationsRepeat, IfAbsentOverlooks,
-    OrderLostByPut, PutsLost, RoundedDown, WrongMode,
+    KindsCountForever, OrderLostByPut, PutsLost, RoundedDown, WrongMode,
 };
 use requeue_jobs::rules::List;
 use requeue_jobs::{Condition, JobState, Priority, Rate, Retention, Store, WallClock};
@@ -373,6 +373,11 @@ const FLAWS: &[Flaw] = &[
         "generations that others restore are rejected",
         &[Case("restore::no_restore_uses_up_the_numbers_of_a_kind")],
         |clock| FlawedStore::create(clock, LowRestoreLimit),
+    ),
+    flaw(
+        "kinds without jobs count towards the limit",
+        &[Case("limits::ten_thousand_kinds_have_jobs_settings_or_schedules_at_most")],
+        |clock| FlawedStore::create(clock, KindsCountForever::default()),
     ),
     flaw(
         "a restored lease is forgotten",

@@ -287,7 +287,7 @@ fn replay(contents: &mut DirectoryContents, kinds: &mut BTreeMap<u32, String>, p
         if !name.is_empty() {
             kinds.insert(number, name);
         }
-        let (kind, mut entries) = (kinds[&number].clone(), In(group.counted()));
+        let (mut kind, mut entries) = (kinds[&number].clone(), In(group.counted()));
         while !entries.0.is_empty() {
             let tag = entries.u8();
             contents.tags |= 1 << tag;
@@ -307,6 +307,17 @@ fn replay(contents: &mut DirectoryContents, kinds: &mut BTreeMap<u32, String>, p
                     contents.settings |= entries.more_settings();
                 }
                 7 => entries.times(2),
+                8 => {
+                    // Also for entries of the section before this one.
+                    let (old, new) = (kind, entries.text());
+                    let moved = std::mem::take(&mut contents.jobs).into_iter();
+                    let to = |(kind, id): (String, String)| {
+                        (if kind == old { new.clone() } else { kind }, id)
+                    };
+                    contents.jobs = moved.map(|(key, job)| (to(key), job)).collect();
+                    kinds.insert(number, new.clone());
+                    kind = new;
+                }
                 tag => panic!("{tag} is no tag"),
             }
         }

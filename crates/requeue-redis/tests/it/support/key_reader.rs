@@ -90,7 +90,13 @@ fn kinds_with_keys(con: &mut Connection, prefix: &str) -> BTreeSet<String> {
         let kind: String = redis::from_redis_value(replies[0].clone()).expect("a type is a text");
         assert_eq!(replies[1], redis::Value::Int(-1), "{key} never expires");
         if let Some(name) = key.strip_prefix(&of_deployment) {
-            assert!([("format", "string"), ("kinds", "set")].contains(&(name, &kind)), "{key}");
+            let known = [
+                ("format", "string"),
+                ("kinds", "set"),
+                ("registered", "hash"),
+                ("removed", "hash"),
+            ];
+            assert!(known.contains(&(name, &kind)), "{key}");
         } else if let Some(rest) = key.strip_prefix(&of_kind) {
             let (of, name) = rest.split_once("}:").expect("the tag ends");
             kinds.insert(of.to_owned());

@@ -1,10 +1,10 @@
 //! Flaws of puts.
 
 use super::store::{CorrectStore, Deviation, JobName};
-use requeue_jobs::limits::MAX_DELAY;
+use requeue_jobs::limits::{MAX_DELAY, MAX_KINDS};
 use requeue_jobs::{
-    ChangeKind, Claim, Claimed, Condition, Due, Generation, JobState, JobView, Mode, Placed, Put,
-    PutError, PutOutcome, Settle, SettleError, Settled, Settlement, StoreError,
+    ChangeKind, Claim, Claimed, Condition, Due, Generation, Invalid, JobState, JobView, Kind, Mode,
+    Placed, Put, PutError, PutOutcome, Settle, SettleError, Settled, Settlement, StoreError,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -199,5 +199,21 @@ impl Deviation for PutsLost {
             let _removed = correct.change(&name, ChangeKind::Cancel);
         }
         Ok(placed)
+    }
+}
+
+/// Kinds count towards the limit for ever.
+#[derive(Default)]
+pub(super) struct KindsCountForever(HashSet<Kind>);
+
+impl Deviation for KindsCountForever {
+    fn put(&mut self, correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
+        let limit = MAX_KINDS;
+        if self.0.len() >= limit && !self.0.contains(&put.kind) {
+            let (what, count) = ("kinds", limit + 1);
+            return Err(Invalid::TooMany { what, count, limit }.into());
+        }
+        self.0.insert(put.kind.clone());
+        correct.put(put)
     }
 }

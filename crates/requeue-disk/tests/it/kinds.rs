@@ -1,0 +1,102 @@
+//! A kind without jobs gives its place to a new kind, also across restarts, and no number is assigned again.
+
+use crate::support::format_reader;
+use crate::support::sample_data::beginning;
+use crate::support::simulated_disk::SimulatedDisk;
+use requeue_disk::{Disk, DiskStore, Options, verify_on};
+use requeue_jobs::limits::{MAX_BATCH, MAX_KINDS};
+use requeue_jobs::{
+    Body, Change, ChangeKind, Generation, JobId, Kind, Missed, Put, Schedule, ScheduleCondition,
+    Store, WallClock,
+};
+use requeue_testkit::block_on;
+use std::sync::Arc;
+
+fn open(disk: &SimulatedDisk, wall_clock: &WallClock) -> DiskStore {
+    let mut options = Options::default();
+    options.wall_clock = wall_clock.clone();
+    (options.memory, options.background) = (64 << 10, false);
+    DiskStore::open_on(Arc::new(disk.clone()), options).unwrap()
+}
+
+fn kind(name: &str) -> Kind {
+    Kind::new(name).unwrap()
+}
+
+fn put(store: &DiskStore, name: &str, body: &'static str) -> Generation {
+    let put =
+        Put::new(kind(name), JobId::new("a").unwrap(), Body::octets(body.as_bytes()).unwrap());
+    block_on(store.put(vec![put])).unwrap().remove(0).unwrap().generation
+}
+
+fn cancel(store: &DiskStore, name: &str) {
+    let (kind, id, action) = (kind(name), JobId::new("a").unwrap(), ChangeKind::Cancel);
+    block_on(store.change(vec![Change { kind, id, action }])).unwrap().remove(0).unwrap();
+}
+
+/// Returns the body of the job of each of these kinds.
+fn bodies(store: &DiskStore, names: &[&str]) -> Vec<Option<Vec<u8>>> {
+    let get = |name: &&str| block_on(store.get(kind(name), JobId::new("a").unwrap())).unwrap();
+    names.iter().map(|name| get(name).map(|job| job.body.bytes().to_vec())).collect()
+}
+
+#[test]
+fn a_new_kind_takes_the_place_of_one_without_jobs() {
+    let (_clock, wall_clock) = beginning();
+    let disk = SimulatedDisk::new();
+    let store = open(&disk, &wall_clock);
+    let ids = ["a"].map(|id| JobId::new(id).unwrap());
+    for thousand in 0..MAX_KINDS / MAX_BATCH {
+        let kinds = thousand * MAX_BATCH..(thousand + 1) * MAX_BATCH;
+        let puts = kinds.map(|n| Put::new(kind(&format!("{n}")), ids[0].clone(), Body::default()));
+        assert!(block_on(store.put(puts.collect())).unwrap().iter().all(Result::is_ok));
+    }
+    let highest = (0..20).map(|_| put(&store, "7", "often")).max().unwrap();
+    let schedule = Schedule {
+        id: ids[0].clone(),
+        when: "every 90s".to_owned(),
+        time_zone: String::new(),
+        body: Body::default(),
+        missed: Missed::One,
+        next: wall_clock.now(),
+    };
+    let set = store.set_schedule(kind("7"), schedule, ScheduleCondition::default());
+    assert!(block_on(set).unwrap());
+    drop(store);
+
+    // The jobs are in tables now, and the schedule. That both are removed is not.
+    let store = open(&disk, &wall_clock);
+    cancel(&store, "7");
+    assert!(block_on(store.remove_schedule(kind("7"), ids[0].clone())).unwrap());
+    let first = put(&store, "new", "in the log");
+    assert!(first > highest, "{first:?}");
+    assert_eq!(bodies(&store, &["7", "new"]), [None, Some(b"in the log".to_vec())]);
+
+    // As after a crash: the log has it, and the manifest does not.
+    let crashed = disk.after_kill();
+    assert_eq!(verify_on(&crashed, |_| ()).unwrap().problems, []);
+    let read =
+        |disk: &SimulatedDisk| format_reader::read(&disk.names().unwrap(), |name| disk.bytes(name));
+    let contents = read(&crashed);
+    assert_ne!(contents.tags & 1 << 8, 0, "the entry is in the log");
+    assert_eq!(contents.jobs.len(), MAX_KINDS);
+    assert_eq!(contents.jobs[&("new".to_owned(), "a".to_owned())].body, b"in the log");
+    let reopened = open(&crashed, &wall_clock);
+    assert_eq!(bodies(&reopened, &["7", "new"]), [None, Some(b"in the log".to_vec())]);
+    assert_eq!(block_on(reopened.schedules(kind("new"))).unwrap(), []);
+    cancel(&reopened, "new");
+    let second = put(&reopened, "7", "again");
+    assert!(second > first, "{second:?}");
+    drop(reopened);
+
+    // After a proper end, and with everything in tables.
+    let reopened = open(&crashed, &wall_clock);
+    assert_eq!(bodies(&reopened, &["7", "new"]), [Some(b"again".to_vec()), None]);
+    assert_eq!(block_on(reopened.schedules(kind("7"))).unwrap(), []);
+    cancel(&reopened, "7");
+    assert!(put(&reopened, "third", "") > second);
+    assert_eq!(block_on(reopened.kinds()).unwrap().len(), MAX_KINDS);
+    drop(reopened);
+    assert_eq!(verify_on(&crashed, |_| ()).unwrap().problems, []);
+    assert_eq!(read(&crashed).jobs.len(), MAX_KINDS);
+}
