@@ -6,7 +6,7 @@
 //! next ones do not wait.
 //!
 //! If another transaction has locked one of the jobs, an application that cancels it for example, the claim gives the acks
-//! back after a moment and continues without them. They are then sent alone, and wait.
+//! back after a moment and continues without them. They are then sent alone.
 
 use crate::database::Failure;
 use crate::store::{Shared, lock};
@@ -82,7 +82,11 @@ impl Acks {
         };
         let AckBatch { kind, ids, fences, nonces } = &batch;
         let sql = &shared.statements.ack;
-        let rows = shared.database.query(sql, &[kind, ids, fences, nonces]).await?;
+        let rows = match shared.database.query_of(*kind, sql, &[kind, ids, fences, nonces]).await {
+            // Nothing was acked. The rules find out which jobs are locked.
+            Err(Failure::Locked(_)) => return Ok(Gone::new()),
+            other => other?,
+        };
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 

@@ -19,26 +19,8 @@ impl Shared {
         let mut results: Vec<Option<Result<Changed, ChangeError>>> =
             changes.iter().map(|_| None).collect();
         for (kind, entries) in by_kind {
-            let changed = match self.kind(kind).await {
-                Ok(Some(kind)) => {
-                    let ids = entries.iter().map(|n| changes[*n].id.clone()).collect();
-                    let load = Load { ids, ..Load::default() };
-                    self.with_rules(&kind, &load, |state, now| {
-                        let change = |n: &usize| state.change(changes[*n].clone(), now);
-                        entries.iter().map(change).collect()
-                    })
-                    .await
-                }
-                Ok(None) => {
-                    let absent = |n: &usize| {
-                        let Change { kind, id, .. } = changes[*n].clone();
-                        Err(ChangeError::Absent { kind, id })
-                    };
-                    Ok(entries.iter().map(absent).collect())
-                }
-                Err(error) => Err(error),
-            };
-            let changed: Vec<Result<Changed, ChangeError>> = match changed {
+            let changed = self.unless_removed(|| self.change_of_kind(kind, &changes, &entries));
+            let changed: Vec<Result<Changed, ChangeError>> = match changed.await {
                 Ok(changed) => changed,
                 Err(error) if kinds == 1 => return Err(error),
                 Err(error) => entries.iter().map(|_| Err(error.clone().into())).collect(),
@@ -48,5 +30,27 @@ impl Shared {
             }
         }
         Ok(results.into_iter().map(|result| result.expect("each entry was changed")).collect())
+    }
+
+    async fn change_of_kind(
+        &self,
+        kind: &Kind,
+        changes: &[Change],
+        entries: &[usize],
+    ) -> Result<Vec<Result<Changed, ChangeError>>, StoreError> {
+        let Some(kind) = self.kind(kind).await? else {
+            let absent = |n: &usize| {
+                let Change { kind, id, .. } = changes[*n].clone();
+                Err(ChangeError::Absent { kind, id })
+            };
+            return Ok(entries.iter().map(absent).collect());
+        };
+        let ids = entries.iter().map(|n| changes[*n].id.clone()).collect();
+        let load = Load { ids, ..Load::default() };
+        self.with_rules(&kind, &load, |state, now| {
+            let change = |n: &usize| state.change(changes[*n].clone(), now);
+            entries.iter().map(change).collect()
+        })
+        .await
     }
 }

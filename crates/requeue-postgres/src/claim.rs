@@ -32,7 +32,12 @@ impl Shared {
             if room.is_used_up() {
                 break;
             }
+            let missing = self.database.missing_kinds();
             if let Err(error) = self.claim_of_kind(kind, &claim, &mut room, &mut claimed).await {
+                if missing != self.database.missing_kinds() {
+                    // It was removed, because it had no jobs.
+                    continue;
+                }
                 claimed.errors.push((kind.name.clone(), error));
             }
         }
@@ -76,7 +81,8 @@ impl Shared {
             );
             let rows = self
                 .database
-                .query(
+                .query_of(
+                    kind.number,
                     &self.statements.claim,
                     &[
                         &test,

@@ -10,6 +10,7 @@
 use crate::connector::Connector;
 use crate::error::PostgresConnectError;
 use crate::options::Options;
+use crate::shares::{Share, Shares};
 use crate::statements::Sql;
 use crate::url::{Url, addresses};
 use deadpool_postgres::{
@@ -21,7 +22,7 @@ use requeue_jobs::{
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use std::{io, thread};
 use tokio::runtime::{Builder, Handle};
@@ -89,6 +90,7 @@ pub(crate) type Tls = tokio_postgres::NoTls;
 pub(crate) struct Database {
     handle: Handle,
     pool: Pool,
+    shares: Arc<Shares>,
     connector: Connector,
     pub(crate) options: Options,
     /// The names of the servers, for error messages.
@@ -111,6 +113,8 @@ pub(crate) struct Session<'a> {
     object: Option<Object>,
     /// Whether a transaction may be open.
     is_open: bool,
+    /// That of the kind that the call is about. The last field: it is given back after the connection.
+    _share: Option<Share>,
 }
 
 /// How far a statement has come.
@@ -157,6 +161,7 @@ impl Database {
         Ok(Database {
             handle,
             pool,
+            shares: Shares::new(options.max_connections),
             connector,
             options,
             address,
@@ -187,9 +192,20 @@ impl Database {
         Listener { connector: self.connector.clone() }
     }
 
-    /// Returns a number that is the same as long as what was read of kinds stays valid: a failover may lose kinds.
+    /// Returns a number that is the same as long as what was read of kinds stays valid: a failover may lose kinds, and those
+    /// without jobs may be removed.
     pub(crate) fn era(&self) -> u64 {
         self.connector.opened() + self.missing_kinds.load(Ordering::Relaxed)
+    }
+
+    /// Returns how often a statement was about a kind that does not exist.
+    pub(crate) fn missing_kinds(&self) -> u64 {
+        self.missing_kinds.load(Ordering::Relaxed)
+    }
+
+    /// Forgets what was read of kinds: one of them is gone.
+    pub(crate) fn kind_is_missing(&self) {
+        self.missing_kinds.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns whether statements are prepared. Behind a connection pooler they cannot be.
@@ -200,7 +216,9 @@ impl Database {
     /// Waits for a connection.
     pub(crate) async fn session(&self) -> Result<Session<'_>, Failure> {
         match self.pool.get().await {
-            Ok(object) => Ok(Session { database: self, object: Some(object), is_open: false }),
+            Ok(object) => {
+                Ok(Session { database: self, object: Some(object), is_open: false, _share: None })
+            }
             Err(error) => {
                 let reason = match &error {
                     PoolError::Backend(error) => text(error),
@@ -217,11 +235,45 @@ impl Database {
         }
     }
 
+    /// Waits for a connection for a call about a kind, which may have to wait for locks.
+    pub(crate) async fn session_of(&self, kind: i32) -> Result<Session<'_>, Failure> {
+        let limit = self.options.connect_timeout;
+        let share = self.shares.share(kind, limit).await.ok_or_else(|| {
+            let what = "calls about its kind use their share of the connections";
+            Failure::NotDone(format!("{}: {what}, and none ended within {limit:?}", self.address))
+        })?;
+        let mut session = self.session().await?;
+        session._share = Some(share);
+        Ok(session)
+    }
+
     /// Runs a statement in a transaction of its own. Repeats it if the server has rolled it back.
     pub(crate) async fn query(&self, sql: &Sql, params: &Params<'_>) -> Result<Vec<Row>, Failure> {
+        self.repeat(None, sql, params).await
+    }
+
+    /// Runs a statement about a kind, which may have to wait for locks.
+    pub(crate) async fn query_of(
+        &self,
+        kind: i32,
+        sql: &Sql,
+        params: &Params<'_>,
+    ) -> Result<Vec<Row>, Failure> {
+        self.repeat(Some(kind), sql, params).await
+    }
+
+    async fn repeat(
+        &self,
+        kind: Option<i32>,
+        sql: &Sql,
+        params: &Params<'_>,
+    ) -> Result<Vec<Row>, Failure> {
         let mut repeats = 0;
         loop {
-            let mut session = self.session().await?;
+            let mut session = match kind {
+                Some(kind) => self.session_of(kind).await?,
+                None => self.session().await?,
+            };
             match session.query(sql, params).await {
                 Err(Failure::Repeat(_)) if repeats < REPEATS => repeats += 1,
                 other => return other,
@@ -274,7 +326,7 @@ impl Database {
                 gauge(
                     "postgres_waiting_calls",
                     "Calls that wait for a connection to Postgres.",
-                    pool.waiting,
+                    pool.waiting + self.shares.waiting(),
                 ),
                 counter(
                     "postgres_statements_total",
@@ -427,7 +479,7 @@ impl Session<'_> {
             return Failure::Repeat(reason);
         }
         if *code == SqlState::NO_DATA_FOUND {
-            self.database.missing_kinds.fetch_add(1, Ordering::Relaxed);
+            self.database.kind_is_missing();
         }
         if *code == SqlState::LOCK_NOT_AVAILABLE {
             return Failure::Locked(reason);

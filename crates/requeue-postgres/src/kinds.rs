@@ -6,7 +6,7 @@ use crate::rows::{number, stored_number, stored_time, time};
 use crate::rules_call::Load;
 use crate::settings;
 use crate::store::{KindRef, Shared, lock};
-use requeue_jobs::limits::{MAX_BATCH, MAX_RESULT_BYTES, MAX_SPANS};
+use requeue_jobs::limits::{MAX_BATCH, MAX_KINDS, MAX_RESULT_BYTES, MAX_SPANS};
 use requeue_jobs::{
     Counts, Fence, Generation, Invalid, Kind, KindView, Reaped, Spans, StoreError, Timestamp,
 };
@@ -92,11 +92,17 @@ impl Shared {
         let last = lock(&self.reaped).clone();
         let from = kinds.partition_point(|(name, _)| Some(*name) <= last.as_deref());
         kinds.rotate_left(from);
+        let forgets = kinds.len() > MAX_KINDS / 2;
         kinds.truncate(REAPED_AT_ONCE);
         let (mut reaped, mut expired) = (Vec::new(), 0);
         for (name, number) in kinds {
             let Ok(kind) = Kind::with_reserved(name) else { continue };
+            let missing = self.database.missing_kinds();
             let of_kind = self.reap_kind(&KindRef { name: kind, number }, max.min(MAX_BATCH)).await;
+            if of_kind.is_err() && missing != self.database.missing_kinds() {
+                // Another process has removed it.
+                continue;
+            }
             expired += of_kind.as_ref().map_or(0, |reaped| reaped.expired.len());
             reaped.push(of_kind);
             *lock(&self.reaped) = Some(name.to_owned());
@@ -104,8 +110,26 @@ impl Shared {
                 break;
             }
         }
+        if forgets && let Err(failure) = self.forget_idle_kinds().await {
+            reaped.push(Err(failure.for_read()));
+        }
         // All of these kinds are reaped, even if one fails.
         Reaped::sum(reaped)
+    }
+
+    /// Removes kinds that have no jobs, settings and schedules.
+    async fn forget_idle_kinds(&self) -> Result<(), Failure> {
+        let (sql, most) = (&self.statements, REAPED_AT_ONCE as i32);
+        let mut gone = false;
+        for row in self.database.query(&sql.idle_kinds, &[&most]).await? {
+            let number: i32 = row.get(0);
+            let rows = self.database.query_of(number, &sql.forget, &[&number]).await?;
+            gone |= rows[0].get::<_, bool>(0);
+        }
+        if gone {
+            self.database.kind_is_missing();
+        }
+        Ok(())
     }
 
     async fn reap_kind(&self, kind: &KindRef, max: usize) -> Result<Reaped, StoreError> {
@@ -113,8 +137,10 @@ impl Shared {
         let mut reaped = Reaped::default();
         let look_at = self.marks.look(kind.number, Purpose::Reap);
         let mark = look_at.mark.lease;
-        let look =
-            self.database.query(&self.statements.reap, &[&test, &kind.number, &most, &mark]).await;
+        let look = self
+            .database
+            .query_of(kind.number, &self.statements.reap, &[&test, &kind.number, &most, &mark])
+            .await;
         let look = look.map_err(Failure::for_write)?;
         self.marks.looked(&look_at, None, None, None);
         let (mut dropped, has_expired): (i64, bool) = (look[0].get(0), look[0].get(1));
@@ -128,7 +154,7 @@ impl Shared {
             let rest = i32::try_from(max).unwrap_or(i32::MAX).saturating_sub(dropped as i32);
             let look = self
                 .database
-                .query(&self.statements.reap, &[&test, &kind.number, &rest, &mark])
+                .query_of(kind.number, &self.statements.reap, &[&test, &kind.number, &rest, &mark])
                 .await;
             dropped += look.map_err(Failure::for_write)?[0].get::<_, i64>(0);
         }

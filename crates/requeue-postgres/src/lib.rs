@@ -43,6 +43,7 @@ mod rules_call;
 mod schedules;
 mod settings;
 mod settle;
+mod shares;
 mod statements;
 mod store;
 mod text;

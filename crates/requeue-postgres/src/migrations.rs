@@ -1,7 +1,8 @@
 //! Creates the schema, and updates it.
 //!
 //! The files in `sql/` are applied in order, each once, in one transaction. Several processes may start at
-//! the same time: an advisory lock lets one of them migrate.
+//! the same time, and one of them migrates: it locks the table of the versions. If there is none yet, creating the
+//! schema or that table fails in the others once the first has committed, and they begin again.
 //!
 //! What a table, view or function of them refers to is looked up when it is created. The migration therefore runs under a
 //! `search_path` of its own.
@@ -90,20 +91,26 @@ pub(crate) async fn migrate(database: &Database) -> Result<Migrated, PostgresCon
     }
     let mut found = version_of(&mut session, &schema).await.map_err(failed)?;
     let mut from = found;
-    if found < VERSION && database.options.migrate {
+    while found < VERSION && database.options.migrate {
         session.begin().await.map_err(failed)?;
         let done = update(&mut session, &schema).await;
         match done {
             Ok(version) => {
                 session.commit().await.map_err(failed)?;
                 from = version;
+                found = version_of(&mut session, &schema).await.map_err(failed)?;
             }
             Err(failure) => {
                 session.roll_back().await;
-                return Err(failed(failure));
+                let before = found;
+                found = version_of(&mut session, &schema).await.map_err(failed)?;
+                if found == before {
+                    return Err(failed(failure));
+                }
+                // Another process has migrated meanwhile.
+                from = found;
             }
         }
-        found = version_of(&mut session, &schema).await.map_err(failed)?;
     }
     if found == VERSION {
         let recount = in_schema("select requeue._recount_if_moved()", &schema);
@@ -148,11 +155,11 @@ async fn version_of(session: &mut Session<'_>, schema: &str) -> Result<i32, Fail
 /// Applies what is missing, and returns the version before. The transaction has begun.
 async fn update(session: &mut Session<'_>, schema: &str) -> Result<i32, Failure> {
     session.execute(OWN_PATH).await?;
-    let lock = sql(
-        "select 1 from pg_advisory_xact_lock(hashtext('requeue migrations'), hashtext($1))",
-        [Type::TEXT],
-    );
-    session.query(&lock, &[&schema]).await?;
+    if version_of(session, schema).await? > 0 {
+        // Whoever may only use the schema cannot lock its tables.
+        let lock = "lock table requeue.migration in share row exclusive mode";
+        session.execute(&in_schema(lock, schema)).await?;
+    }
     let from = version_of(session, schema).await?;
     let exists = sql("select 1 from pg_namespace where nspname = $1", [Type::TEXT]);
     if session.query(&exists, &[&schema]).await?.is_empty() {

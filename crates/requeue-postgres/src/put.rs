@@ -167,13 +167,14 @@ impl Shared {
             by_kind[at].1.push(n);
         }
         if by_kind.len() > 1 {
-            self.make_for_puts(&puts).await?;
+            // If it fails, it is tried again for each kind.
+            drop(self.make_for_puts(&puts).await);
         }
         let mut results = Vec::with_capacity(by_kind.len());
         for kinds in by_kind.chunks(KINDS_AT_ONCE) {
             let of_kinds = kinds.iter().map(|(kind, entries)| {
                 let puts: Vec<&Put> = entries.iter().map(|n| &puts[*n]).collect();
-                async move { self.put_of_kind(kind, &puts).await }
+                async move { self.unless_removed(|| self.put_of_kind(kind, &puts)).await }
             });
             results.extend(join_all(of_kinds).await);
         }
@@ -272,8 +273,10 @@ impl Shared {
         puts: &[&Put],
     ) -> Result<Vec<Result<Placed, PutError>>, StoreError> {
         let (columns, test) = (PutColumns::new(puts), self.test_time());
-        let rows =
-            self.database.query(&self.statements.put, &columns.params(&test, &kind.number)).await;
+        let rows = self
+            .database
+            .query_of(kind.number, &self.statements.put, &columns.params(&test, &kind.number))
+            .await;
         let rows = rows.map_err(Failure::for_write)?;
         let by_id: HashMap<&str, &Row> = rows.iter().map(|row| (row.get(0), row)).collect();
         let mut results = Vec::new();

@@ -34,6 +34,8 @@ pub(crate) struct Load {
     pub(crate) exclusive: bool,
     /// Whether the call takes or returns tokens of a rate limit.
     pub(crate) uses_tokens: bool,
+    /// Whether to wait only a moment for jobs that other transactions have locked.
+    pub(crate) is_impatient: bool,
     /// Generations and fences that were imported.
     pub(crate) raise: Option<(u64, u64)>,
 }
@@ -44,11 +46,22 @@ impl Shared {
         &self,
         kind: &KindRef,
         load: &Load,
-        mut act: impl FnMut(&mut KindState<JobsTable>, Timestamp) -> T + Send,
+        act: impl FnMut(&mut KindState<JobsTable>, Timestamp) -> T + Send,
     ) -> Result<T, StoreError> {
+        self.try_with_rules(kind, load, act).await.map_err(StoreError::from)
+    }
+
+    /// As [`with_rules`](Shared::with_rules), but the caller learns whether jobs were locked.
+    pub(crate) async fn try_with_rules<T: Send>(
+        &self,
+        kind: &KindRef,
+        load: &Load,
+        mut act: impl FnMut(&mut KindState<JobsTable>, Timestamp) -> T + Send,
+    ) -> Result<T, RulesError> {
         let mut repeats = 0;
         loop {
-            let mut session = self.database.session().await.map_err(Failure::for_read)?;
+            let mut session =
+                self.database.session_of(kind.number).await.map_err(Failure::for_read)?;
             let failure = match self.attempt(&mut session, kind, load, &mut act).await {
                 Ok(Some(result)) => return Ok(result),
                 // Another transaction has created one of the jobs.
@@ -62,14 +75,17 @@ impl Shared {
                 }
                 Err(Interrupted::Store(error)) => {
                     session.roll_back().await;
-                    return Err(error);
+                    return Err(error.into());
                 }
-                Err(Interrupted::Commit(failure)) => return Err(failure.for_write()),
+                Err(Interrupted::Commit(failure)) => return Err(failure.for_write().into()),
             };
             repeats += 1;
             if !matches!(failure, Failure::Repeat(_)) || repeats >= REPEATS {
                 // Nothing was committed.
-                return Err(failure.for_read());
+                return Err(match failure {
+                    Failure::Locked(reason) => RulesError::Locked(reason),
+                    other => other.for_read().into(),
+                });
             }
         }
     }
@@ -92,7 +108,8 @@ impl Shared {
             let mut ids: Vec<_> = load.ids.iter().map(|id| escape(id.as_str())).collect();
             ids.sort_unstable();
             ids.dedup();
-            rows.extend(session.query(&sql.lock_jobs, &[&kind.number, &ids]).await?);
+            let lock = if load.is_impatient { &sql.lock_jobs_soon } else { &sql.lock_jobs };
+            rows.extend(session.query(lock, &[&kind.number, &ids]).await?);
         }
         if let Some((pending, leased)) = load.claimable {
             let (from, bytes) = (if pending > 0 { 0 } else { 10 }, MAX_RESULT_BYTES as i64);
@@ -229,6 +246,28 @@ impl Shared {
             &c.results,
         ];
         Ok(session.query(&self.statements.write, &params).await?[0].get(0))
+    }
+}
+
+/// Why a call has no result.
+pub(crate) enum RulesError {
+    /// Nothing was changed, because another transaction has held a lock for too long.
+    Locked(String),
+    Store(StoreError),
+}
+
+impl From<StoreError> for RulesError {
+    fn from(error: StoreError) -> Self {
+        RulesError::Store(error)
+    }
+}
+
+impl From<RulesError> for StoreError {
+    fn from(error: RulesError) -> Self {
+        match error {
+            RulesError::Locked(reason) => StoreError::Unavailable { reason },
+            RulesError::Store(error) => error,
+        }
     }
 }
 

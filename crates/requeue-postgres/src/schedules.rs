@@ -63,10 +63,10 @@ impl Shared {
         }
         let kind = self.made(&kind).await?;
         let (stored_id, sql) = (escape(schedule.id.as_str()), &self.statements);
-        let mut session = self.database.session().await.map_err(Failure::for_read)?;
+        let mut session = self.database.session_of(kind.number).await.map_err(Failure::for_read)?;
         let stored = async {
             session.begin().await?;
-            session.query(&sql.lock_settings, &[&kind.number]).await?;
+            session.query(&sql.lock_kind, &[&kind.number]).await?;
             let present = session.query(&sql.lock_schedule, &[&kind.number, &stored_id]).await?;
             let present = present.first().map(|row| time(row.get(6)));
             if !condition.holds(present) {

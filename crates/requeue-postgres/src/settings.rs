@@ -106,13 +106,12 @@ impl Shared {
             settings.keep_done.as_ref().map_or((0, 0), |kept| (count(kept), millis(kept.age)));
         let keeps_done = settings.keep_done.is_some();
         // One transaction: a new rate begins with a full bucket.
-        let mut session = self.database.session().await.map_err(Failure::for_read)?;
+        let mut session = self.database.session_of(kind.number).await.map_err(Failure::for_read)?;
         let sql = &self.statements;
         let changed = async {
             session.begin().await?;
-            // After the lock that claims of a limited kind take.
-            session.query(&sql.lock_kind, &[&kind.number]).await?;
-            let before = session.query(&sql.lock_settings, &[&kind.number]).await?;
+            // Claims of a limited kind take the same lock.
+            let before = session.query(&sql.lock_kind, &[&kind.number]).await?;
             let old_rate =
                 before.first().and_then(|row| read(row.get(0)).ok()).and_then(|old| old.rate);
             if old_rate != rate {

@@ -3,7 +3,7 @@
 use crate::acks::AckBatch;
 use crate::database::Failure;
 use crate::rows::{stored_duration, stored_number, time};
-use crate::rules_call::Load;
+use crate::rules_call::{Load, RulesError};
 use crate::store::{KindRef, Shared};
 use crate::text::escape;
 use requeue_jobs::rules::{check_result, check_settlements};
@@ -12,6 +12,14 @@ use requeue_jobs::{
     StoreError, Timestamp, check_lease,
 };
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often a batch is settled again without the jobs that were locked.
+const REPEATS: usize = 3;
+
+/// How long an extension waits for jobs that other transactions have locked. Most transactions are shorter.
+const PAUSES_MS: [u64; 3] = [10, 30, 60];
 
 type Results = Vec<Option<Result<Settled, SettleError>>>;
 
@@ -30,11 +38,32 @@ impl Shared {
             }
         }
         let kinds = by_kind.len();
+        let mut settled = Vec::new();
+        // Extensions first: they wait for no other transaction.
         for (kind, entries) in by_kind {
-            let settled = match self.kind(kind).await {
+            let found = match self.kind(kind).await {
                 Ok(Some(kind)) => {
-                    self.settle_of_kind(&kind, &settlements, &entries, &mut results).await
+                    let extended = self.extend(&kind, &settlements, &entries, &mut results).await;
+                    extended.map(|()| Some(kind))
                 }
+                other => other,
+            };
+            settled.push((entries, found));
+        }
+        for (entries, found) in settled {
+            let missing = self.database.missing_kinds();
+            let mut settled = match &found {
+                Ok(Some(kind)) => {
+                    self.settle_of_kind(kind, &settlements, &entries, &mut results).await.map(Some)
+                }
+                other => other.clone().map(|_| None),
+            };
+            if settled.is_err() && missing != self.database.missing_kinds() {
+                // The kind was removed: it has no jobs.
+                settled = Ok(None);
+            }
+            let settled = match settled {
+                Ok(Some(())) => Ok(()),
                 Ok(None) => {
                     for n in &entries {
                         let receipt = settlements[*n].receipt.clone();
@@ -63,33 +92,62 @@ impl Shared {
         entries: &[usize],
         results: &mut Results,
     ) -> Result<(), StoreError> {
-        let mut ids = HashSet::new();
-        let are_distinct = entries.iter().all(|n| ids.insert(settlements[*n].receipt.id()));
-        if are_distinct {
+        if are_distinct(settlements, entries) {
             self.ack(kind, settlements, entries, results).await?;
-            self.extend(kind, settlements, entries, results).await?;
         }
-        let left: Vec<&Settle> =
-            entries.iter().filter(|n| results[**n].is_none()).map(|n| &settlements[*n]).collect();
-        if left.is_empty() {
-            return Ok(());
+        let mut repeats = 0;
+        loop {
+            let left: Vec<usize> =
+                entries.iter().copied().filter(|n| results[*n].is_none()).collect();
+            if left.is_empty() {
+                return Ok(());
+            }
+            let actions: Vec<&Settle> = left.iter().map(|n| &settlements[*n]).collect();
+            let load = Load {
+                ids: actions.iter().map(|settle| settle.receipt.id().clone()).collect(),
+                oldest: true,
+                uses_tokens: actions.iter().any(|settle| settle.action == Settlement::Release),
+                is_impatient: true,
+                ..Load::default()
+            };
+            let settled = self
+                .try_with_rules(kind, &load, |state, now| {
+                    let settle = |settle: &&Settle| state.settle((*settle).clone(), now);
+                    actions.iter().map(settle).collect::<Vec<_>>()
+                })
+                .await;
+            match settled {
+                Ok(settled) => {
+                    left.into_iter().zip(settled).for_each(|(n, result)| results[n] = Some(result));
+                    return Ok(());
+                }
+                // The others are settled without the jobs that are locked.
+                Err(RulesError::Locked(_)) if repeats < REPEATS => {
+                    repeats += 1;
+                    self.skip_locked(kind, settlements, &left, results).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
-        let load = Load {
-            ids: left.iter().map(|settle| settle.receipt.id().clone()).collect(),
-            oldest: true,
-            uses_tokens: left.iter().any(|settle| settle.action == Settlement::Release),
-            ..Load::default()
-        };
-        let settled = self
-            .with_rules(kind, &load, |state, now| {
-                let settle = |settle: &&Settle| state.settle((*settle).clone(), now);
-                left.iter().map(settle).collect::<Vec<_>>()
-            })
-            .await?;
-        let mut settled = settled.into_iter();
+    }
+
+    /// Reports the entries as unavailable whose jobs other transactions have locked.
+    async fn skip_locked(
+        &self,
+        kind: &KindRef,
+        settlements: &[Settle],
+        entries: &[usize],
+        results: &mut Results,
+    ) -> Result<(), StoreError> {
+        let id = |n: &usize| escape(settlements[*n].receipt.id().as_str());
+        let ids: Vec<_> = entries.iter().map(id).collect();
+        let sql = &self.statements.locked_jobs;
+        let rows = self.database.query_of(kind.number, sql, &[&kind.number, &ids]).await;
+        let rows = rows.map_err(Failure::for_read)?;
+        let locked: HashSet<&str> = rows.iter().map(|row| row.get(0)).collect();
         for n in entries {
-            if results[*n].is_none() {
-                results[*n] = settled.next();
+            if locked.contains(&*id(n)) {
+                results[*n] = Some(Err(is_locked(&settlements[*n])));
             }
         }
         Ok(())
@@ -125,7 +183,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Extends leases of jobs that were not cancelled. Others are left for the rules.
+    /// Extends leases of jobs that were not cancelled. Others are left for the rules. A job that another transaction has locked for
+    /// longer than a moment is reported as unavailable: waiting for it would let the other leases expire.
     async fn extend(
         &self,
         kind: &KindRef,
@@ -133,6 +192,9 @@ impl Shared {
         entries: &[usize],
         results: &mut Results,
     ) -> Result<(), StoreError> {
+        if !are_distinct(settlements, entries) {
+            return Ok(());
+        }
         let mut extended = Vec::new();
         for n in entries.iter().copied() {
             if let Settlement::Extend(length) = settlements[n].action {
@@ -143,27 +205,54 @@ impl Shared {
             return Ok(());
         }
         extended.sort_unstable();
-        let ids: Vec<&str> = extended.iter().map(|(id, ..)| &**id).collect();
-        let (fences, nonces) = leases(extended.iter().map(|(_, n, _)| &settlements[*n].receipt));
-        let lengths: Vec<Option<i64>> =
-            extended.iter().map(|(_, _, length)| length.map(stored_duration)).collect();
         let test = self.test_time();
-        let rows = self
-            .database
-            .query(
-                &self.statements.extend,
-                &[&test, &kind.number, &ids, &fences, &nonces, &lengths],
-            )
-            .await
-            .map_err(Failure::for_write)?;
-        let ends: HashMap<&str, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-        for (id, n, _) in &extended {
-            if let Some(ends_at) = ends.get(&**id) {
-                results[*n] = Some(Ok(Settled::Extended(time(*ends_at))));
+        for pause in PAUSES_MS.into_iter().map(Some).chain([None]) {
+            let ids: Vec<&str> = extended.iter().map(|(id, ..)| &**id).collect();
+            let (fences, nonces) =
+                leases(extended.iter().map(|(_, n, _)| &settlements[*n].receipt));
+            let lengths: Vec<Option<i64>> =
+                extended.iter().map(|(_, _, length)| length.map(stored_duration)).collect();
+            let rows = self
+                .database
+                .query_of(
+                    kind.number,
+                    &self.statements.extend,
+                    &[&test, &kind.number, &ids, &fences, &nonces, &lengths],
+                )
+                .await
+                .map_err(Failure::for_write)?;
+            let ends: HashMap<&str, Option<i64>> =
+                rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+            extended.retain(|(id, n, _)| {
+                if let Some(Some(ends_at)) = ends.get(&**id) {
+                    results[*n] = Some(Ok(Settled::Extended(time(*ends_at))));
+                }
+                ends.get(&**id) == Some(&None)
+            });
+            match pause {
+                _ if extended.is_empty() => break,
+                Some(pause) => sleep(Duration::from_millis(pause)).await,
+                None => {
+                    for (_, n, _) in &extended {
+                        results[*n] = Some(Err(is_locked(&settlements[*n])));
+                    }
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Whether each of these entries is about another job.
+fn are_distinct(settlements: &[Settle], entries: &[usize]) -> bool {
+    let mut ids = HashSet::new();
+    entries.iter().all(|n| ids.insert(settlements[*n].receipt.id()))
+}
+
+fn is_locked(settle: &Settle) -> SettleError {
+    let (kind, id) = (settle.receipt.kind(), settle.receipt.id());
+    let reason = format!("another transaction has locked job {id} of kind {kind}");
+    StoreError::Unavailable { reason }.into()
 }
 
 /// The fences and nonces of receipts, as they are stored.

@@ -48,7 +48,7 @@ macro_rules! statements {
 statements! {
     /// The numbers of kinds, by name.
     find_kinds(TEXT_ARRAY) = "select name, kind_id from requeue.kind where name == any($1)";
-    make_kinds(TEXT_ARRAY) = "select n, requeue._kind_id(n) from pg_catalog.unnest($1) n order by n";
+    make_kinds(TEXT_ARRAY) = "select kind, kind_id from requeue._make_kinds($1)";
     kind_id(TEXT) = "select requeue._kind_id($1)";
     /// The number of a kind if the transaction sees it, and the isolation level.
     visible_kind(TEXT) =
@@ -71,8 +71,11 @@ statements! {
         "select id, ends_at from requeue._extend($1, $2, $3, $4, $5, $6)";
 
     // Calls that run the rules in this process.
-    lock_kind(INT4) = "select 1 from pg_catalog.pg_advisory_xact_lock('requeue.kind'::pg_catalog.regclass::pg_catalog.oid::int, $1)";
+    /// Locks the kind, and returns its settings.
+    lock_kind(INT4) = "select requeue._lock_kind($1)";
     lock_jobs(INT4, TEXT_ARRAY) = "select COLUMNS from requeue._lock($1, $2)";
+    lock_jobs_soon(INT4, TEXT_ARRAY) = "select COLUMNS from requeue._lock_soon($1, $2)";
+    locked_jobs(INT4, TEXT_ARRAY) = "select requeue._locked($1, $2)";
     lock_claimable(INT8, INT4, INT4, INT4, INT4, INT8) =
         "select COLUMNS from requeue._lock_claimable($1, $2, $3, $4, $5, $6)";
     lock_oldest(INT8, INT4) = "select COLUMNS from requeue._lock_oldest($1, $2)";
@@ -118,6 +121,8 @@ statements! {
         "select kind, next, null from requeue._peek($1, $2, $3, $4, $5) \
          union all select kind_id, 0, name from requeue.kind where name == any($6)";
     reap(INT8, INT4, INT4, INT8) = "select dropped, expired from requeue._reap($1, $2, $3, $4)";
+    idle_kinds(INT4) = "select requeue._idle_kinds($1)";
+    forget(INT4) = "select requeue._forget($1)";
     kind_names() = "select name, kind_id from requeue.kind order by name";
 
     settings(TEXT) =
@@ -127,9 +132,6 @@ statements! {
     ) = "update requeue.kind set settings = $2::pg_catalog.json, paused = $3, lease = $4, concurrency = $5, rate_jobs = $6, rate_per = $7, \
          rate_burst = $8, keeps_done = $9, max_dead = $10, max_dead_age = $11, max_done = $12, max_done_age = $13 \
          where kind_id == $1";
-    /// Serializes changes of the settings and schedules of a kind.
-    lock_settings(INT4) =
-        "select settings::pg_catalog.text from requeue.kind where kind_id == $1 for no key update";
     reset_rate(INT4) = "delete from requeue.rate_use where kind_id == $1";
     schedules(TEXT) =
         "select id, rule, time_zone, content_type, body, missed, next from requeue.schedule \

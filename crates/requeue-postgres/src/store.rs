@@ -192,7 +192,29 @@ impl PostgresStore {
     }
 }
 
+/// How often a call is repeated whose kind was removed meanwhile.
+const REPEATS: usize = 3;
+
 impl Shared {
+    /// Calls again if the kind was removed in between, because it had no jobs: another one may have taken its name.
+    pub(crate) async fn unless_removed<T, F>(&self, call: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut repeats = 0;
+        loop {
+            let missing = self.database.missing_kinds();
+            match call().await {
+                Err(StoreError::Unavailable { .. })
+                    if repeats < REPEATS && missing != self.database.missing_kinds() =>
+                {
+                    repeats += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
     /// The time for a statement: that of a test, or `None` for the server's.
     pub(crate) fn test_time(&self) -> Option<i64> {
         self.wall_clock.as_ref().map(|clock| crate::rows::stored_time(clock.now()))
@@ -294,7 +316,9 @@ impl Store for PostgresStore {
     }
 
     fn restore(&self, restore: Restore) -> StoreFuture<'_, BatchResults<Restored, StoreError>> {
-        self.run(|shared| async move { shared.restore_all(restore).await })
+        self.run(|shared| async move {
+            shared.unless_removed(|| shared.restore_all(restore.clone())).await
+        })
     }
 
     fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> StoreFuture<'_, ()> {
@@ -334,7 +358,9 @@ impl Store for PostgresStore {
     }
 
     fn set(&self, kind: Kind, settings: Settings) -> StoreFuture<'_, ()> {
-        self.run(|shared| async move { shared.set_of(kind, settings).await })
+        self.run(|shared| async move {
+            shared.unless_removed(|| shared.set_of(kind.clone(), settings.clone())).await
+        })
     }
 
     fn set_schedule(
@@ -343,7 +369,10 @@ impl Store for PostgresStore {
         schedule: Schedule,
         condition: ScheduleCondition,
     ) -> StoreFuture<'_, bool> {
-        self.run(move |shared| async move { shared.keep_schedule(kind, schedule, condition).await })
+        self.run(move |shared| async move {
+            let set = || shared.keep_schedule(kind.clone(), schedule.clone(), condition);
+            shared.unless_removed(set).await
+        })
     }
 
     fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
@@ -359,7 +388,9 @@ impl Store for PostgresStore {
     }
 
     fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
-        self.run(|shared| async move { shared.tick_schedule(tick).await })
+        self.run(|shared| async move {
+            shared.unless_removed(|| shared.tick_schedule(tick.clone())).await
+        })
     }
 
     fn status(&self) -> StoreStatus {

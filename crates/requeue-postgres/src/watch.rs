@@ -327,6 +327,10 @@ impl Shared {
                 self.learn(name, row.get(0));
             }
         }
+        if rows.iter().any(|row| row.get::<_, Option<i64>>(1) == Some(-1)) {
+            // The next request looks for a kind of this name.
+            self.database.kind_is_missing();
+        }
         let kinds = self.known_kinds(names);
         let mut found: HashMap<i32, Option<i64>> =
             rows.iter().map(|row| (row.get(0), row.get(1))).collect();

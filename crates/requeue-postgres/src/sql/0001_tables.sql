@@ -28,15 +28,28 @@ create sequence requeue.raised_at minvalue 0 start 0;
 -- How often `number` was set. Only as long as it is 1, no kind can have been lost.
 create sequence requeue.raises;
 
+-- One row, which `_raise_numbers` locks. It is never changed.
+create table requeue.raising (n int primary key);
+insert into requeue.raising values (1);
+
+-- The highest generation and fence of the kinds that were removed: a new kind gets higher ones. Sequences, because every transaction
+-- reads their latest value.
+create sequence requeue.generation_floor minvalue 0 start 0;
+create sequence requeue.fence_floor minvalue 0 start 0;
+
 -- Numbers of kinds. A kind that a failover has lost has a number that no other kind gets: processes may still use it.
 create sequence requeue.kind_number as int;
 
--- Kinds are never deleted. A put, claim or ack only reads them.
+-- A kind without jobs, settings and schedules is removed if there are many kinds: see `_forget`. Whatever adds a job to a kind
+-- locks its row `for key share`, so that it is not removed meanwhile. No other call waits for that.
+--
+-- A put, claim or ack only reads kinds. What has to be done one at a time for a kind, such as claims of a kind with a limit and
+-- changes of its settings, locks its row: no other role can do that.
 create table requeue.kind (
   kind_id int primary key,
   name text collate "C" not null unique,
   -- The generation of a put is this plus its number. A new kind begins with 1, if it is certain that it is new: a failover may
-  -- have lost a kind of this name, whose generations were used. An import raises the offsets.
+  -- have lost a kind of this name, whose generations were used. An import raises the offsets, and so do kinds that were removed.
   generation_offset bigint not null,
   fence_offset bigint not null default 0,
   -- Only after an import of very high numbers: generations and fences are then counted one by one.
@@ -130,7 +143,7 @@ create table requeue.delta (
 create index delta_kind on requeue.delta (kind_id, xid);
 
 -- The sum of all deltas of transactions before `upto`, except those in `running`, which had not ended then. The row with the
--- highest number counts.
+-- highest number counts, and is locked while deltas are added up. Each kind has one from the beginning.
 create table requeue.total (
   kind_id int not null,
   number bigint not null default nextval('requeue.number'),

@@ -19,15 +19,15 @@ return (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint
 -- Numbers rise even after a failover to a server that lacks the latest transactions, because they are raised to the clock
 -- once per server start. This waits only for another session that does the same.
 create function requeue._raise_numbers() returns void language plpgsql
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 declare
   started bigint := requeue._start();
   clock bigint;
 begin
   if (select last_value from requeue.raised_at) = started then return; end if;
-  -- Not until the end of the transaction, which may be long.
-  perform pg_advisory_lock('requeue.job'::regclass::oid::int, 0);
+  -- The lock ends with this block, because it is rolled back: the transaction may be long. Changes of sequences stay.
   begin
+    perform from requeue.raising for update;
     if (select last_value from requeue.raised_at) <> started then
       -- A second ahead: other sessions may be taking numbers at this moment.
       clock := (extract(epoch from clock_timestamp()) * 1000000)::bigint + 1000000;
@@ -41,12 +41,9 @@ begin
       perform nextval('requeue.raises');
       perform setval('requeue.raised_at', started);
     end if;
-  exception when others or query_canceled then
-    -- An error would not release it.
-    perform pg_advisory_unlock('requeue.job'::regclass::oid::int, 0);
-    raise;
+    raise exception using errcode = 'RQ001', message = 'done';
+  exception when sqlstate 'RQ001' then null;
   end;
-  perform pg_advisory_unlock('requeue.job'::regclass::oid::int, 0);
 end $$;
 
 -- For the first time, so that it is not lost.
@@ -59,22 +56,61 @@ return (select last_value from requeue.raised_at) = requeue._start();
 -- Returns the number of a kind, and creates the kind if there is none. Null: there are too many kinds.
 create function requeue._kind_id(kind text) returns int language plpgsql
 set search_path = pg_catalog, pg_temp as $$
-declare found_id int;
+declare
+  found_id int;
+  made_id int;
+  n bigint;
+  generations bigint;
+  fences bigint;
 begin
-  select k.kind_id into found_id from requeue.kind k where k.name = kind;
-  if found_id is null then
+  loop
+    select k.kind_id into found_id from requeue.kind k where k.name = kind for key share;
+    if found then return found_id; end if;
     -- Numbers have gaps, so they only tell when to count.
     if (select max(k.kind_id) - min(k.kind_id) from requeue.kind k) >= 9999 and (select count(*) from requeue.kind) >= 10000 then return null; end if;
     perform requeue._raise_numbers();
+    n := nextval('requeue.number');
     insert into requeue.kind (kind_id, name, generation_offset)
-    select nextval('requeue.kind_number'), kind, -case when r.last_value = 1 then nextval('requeue.number') else c.first_number end
+    select nextval('requeue.kind_number'), kind, -case when r.last_value = 1 then n else c.first_number end
     from requeue.raises r, requeue.cluster c
-    on conflict do nothing returning kind.kind_id into found_id;
-    if found_id is null then
-      select k.kind_id into found_id from requeue.kind k where k.name = kind;
+    on conflict do nothing returning kind.kind_id into made_id;
+    if made_id is not null then
+      -- Read now: whoever has removed a kind of this name has done so before the insert.
+      select g.last_value, f.last_value into generations, fences from requeue.generation_floor g, requeue.fence_floor f;
+      if generations > 0 or fences > 0 then
+        update requeue.kind k set generation_offset = greatest(k.generation_offset, generations - n), fence_offset = greatest(k.fence_offset, fences - n)
+        where k.kind_id = made_id;
+      end if;
+      insert into requeue.total (kind_id, upto, pending, leased, dead, done, generation, fence)
+      values (made_id, '0'::xid8, 0, 0, 0, 0, 0, 0);
+      return made_id;
     end if;
-  end if;
-  return found_id;
+    -- Another transaction has created it. A snapshot that does not show that stays the same.
+    if current_setting('transaction_isolation') <> 'read committed' then
+      raise exception using message = 'put: another transaction has created the kind', errcode = 'serialization_failure';
+    end if;
+  end loop;
+end $$;
+
+-- Creates kinds for the store, which does not wait for long if an open transaction is creating one of them.
+create function requeue._make_kinds(kinds text[]) returns table (kind text, kind_id int) language plpgsql
+set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
+begin
+  -- In this order, so that no two calls wait for each other.
+  for kind in select k from unnest(kinds) k order by k loop
+    kind_id := requeue._kind_id(kind);
+    return next;
+  end loop;
+end $$;
+
+-- Locks a kind, for what is done one at a time, until the end of the transaction. Returns its settings. Transactions of
+-- applications do not call this.
+create function requeue._lock_kind(of_kind int) returns text language plpgsql
+set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+declare found_settings text;
+begin
+  select k.settings::text into strict found_settings from requeue.kind k where k.kind_id = of_kind for no key update;
+  return found_settings;
 end $$;
 
 -- Whether a transaction that `before` does not show has removed a job with a later generation than this.
@@ -113,7 +149,7 @@ declare
   newest bigint; fresh bigint; base bigint; new_due bigint; new_number bigint; rank smallint;
 begin
   if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
-  select * into strict k from requeue.kind where kind_id = of_kind;
+  select * into strict k from requeue.kind where kind_id = of_kind for key share;
   if k.is_near_limit then
     return query select u, 7::smallint, 0::bigint from unnest(ids) u;
     return;
@@ -390,11 +426,12 @@ begin atomic
 end;
 
 -- Acks jobs that have no successor and were not cancelled, of a kind that keeps no done jobs. Returns the ids that are gone.
--- The ids are sorted, and rows are locked in this order.
+-- The ids are sorted, and rows are locked in this order. Fails if another transaction has locked one of them for longer than
+-- `lock_timeout`.
 create function requeue._ack(of_kind int, ids text[], fences bigint[], nonces bigint[]) returns setof text language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
-set plan_cache_mode = force_generic_plan as $$
+set lock_timeout = '100ms' set plan_cache_mode = force_generic_plan as $$
 begin
   if (select k.keeps_done from requeue.kind k where k.kind_id = of_kind) then return; end if;
   -- `offset 0` keeps the order of the join: each job is looked up by its key. On an empty table the planner would otherwise
@@ -489,7 +526,8 @@ begin
     null::bytea, null::bigint;
 end $$;
 
--- Extends leases that were not cancelled. Returns the ids, with the new ends.
+-- Extends leases that were not cancelled. Returns the ids, with the new ends. Jobs that another transaction has locked are skipped:
+-- their ends are null.
 create function requeue._extend(of_test bigint, of_kind int, ids text[], fences bigint[], nonces bigint[], lengths bigint[])
 returns table (id text, ends_at bigint) language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -502,12 +540,18 @@ begin
   select k.lease into strict usual from requeue.kind k where k.kind_id = of_kind;
   return query
   with c as materialized (
-    select l.ctid, r.fence, r.nonce, now + coalesce(r.length, usual) as ends
+    select l.ctid, l.id, r.fence, r.nonce, now + coalesce(r.length, usual) as ends
     from unnest(ids, fences, nonces, lengths) r (id, fence, nonce, length)
-    cross join lateral (select j.ctid from requeue.job j where j.kind_id = of_kind and j.id = r.id offset 0) l)
-  update requeue.job j set at = greatest(j.at, c.ends), updated_at = now from c
-  where j.ctid = c.ctid and j.fence = c.fence and j.nonce = c.nonce and j.list between 10 and 19 and j.cancelled is null
-  returning j.id, j.at;
+    cross join lateral (select j.ctid, j.id from requeue.job j where j.kind_id = of_kind and j.id = r.id for update skip locked) l),
+  extended as (
+    update requeue.job j set at = greatest(j.at, c.ends), updated_at = now from c
+    where j.ctid = c.ctid and j.fence = c.fence and j.nonce = c.nonce and j.list between 10 and 19 and j.cancelled is null
+    returning j.id, j.at)
+  select e.id, e.at from extended e
+  union all
+  select l.id, null from unnest(ids) r (id)
+  cross join lateral (select j.id from requeue.job j where j.kind_id = of_kind and j.id = r.id offset 0) l
+  where (select count(*) from c) < cardinality(ids) and l.id not in (select c.id from c);
 end $$;
 
 -- Locks and returns jobs by id, in the order of the ids.
@@ -517,6 +561,27 @@ begin atomic
   select j.* from unnest(ids) r (id)
   cross join lateral (select * from requeue.job j where j.kind_id = of_kind and j.id = r.id for update) j;
 end;
+
+-- The same. Fails if another transaction has locked one of them for longer than `lock_timeout`.
+create function requeue._lock_soon(of_kind int, ids text[]) returns setof requeue.job language sql
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
+set lock_timeout = '1s' as $$
+  select j.* from unnest(ids) r (id)
+  cross join lateral (select * from requeue.job j where j.kind_id = of_kind and j.id = r.id for update) j
+$$;
+
+-- Returns those of these jobs that other transactions have locked.
+create function requeue._locked(of_kind int, ids text[]) returns setof text language sql
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+  with free as materialized (
+    select j.id from unnest(ids) r (id)
+    cross join lateral (select j.id from requeue.job j where j.kind_id = of_kind and j.id = r.id for update skip locked) j)
+  select j.id from unnest(ids) r (id)
+  cross join lateral (select j.id from requeue.job j where j.kind_id = of_kind and j.id = r.id offset 0) j
+  where j.id not in (select f.id from free f)
+$$;
 
 -- Locks and returns the first jobs of each list that are due or whose lease has expired, `most` per list, and bodies of up
 -- to `max_bytes` per list. Skips jobs that other transactions have locked.
@@ -574,7 +639,7 @@ declare
   k requeue.kind;
 begin
   if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
-  select * into strict k from requeue.kind s where s.kind_id = of_kind;
+  select * into strict k from requeue.kind s where s.kind_id = of_kind for key share;
   now := requeue._now(of_test);
   generation_offset := k.generation_offset; fence_offset := k.fence_offset;
   is_near_limit := k.is_near_limit; settings := k.settings::text;
@@ -590,7 +655,8 @@ begin
   return next;
 end $$;
 
--- When a claim may next return a job of each kind: milliseconds from now, or null for not before something else happens. Marks
+-- When a claim may next return a job of each kind: milliseconds from now, null for not before something else happens, or -1 if
+-- the kind is gone. Marks
 -- as for `_claim`. An expired lease counts; when the next one expires is not looked up, because under an old snapshot that would
 -- read the entries of all leases that have ended early: the caller asks again soon.
 create function requeue._peek(of_test bigint, kinds int[], marks_at bigint[], marks_place bigint[], lease_marks bigint[])
@@ -607,7 +673,7 @@ begin
     select * into k from requeue.kind t where t.kind_id = m.kind_id;
     first := null;
     if k.kind_id is null or k.paused then
-      return query select m.kind_id, null::bigint;
+      return query select m.kind_id, case when k.kind_id is null then -1::bigint end;
       continue;
     end if;
     -- Other priorities. Most kinds use none.
@@ -656,15 +722,17 @@ set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan as $$
 declare
+  newest bigint;
   latest requeue.total;
   of_now pg_snapshot;
   until xid8;
   unfinished xid8[];
   sums record;
 begin
-  -- One at a time per kind.
-  if not pg_try_advisory_xact_lock('requeue.total'::regclass::oid::int, of_kind) then return false; end if;
-  select * into latest from requeue.total t where t.kind_id = of_kind order by t.number desc limit 1;
+  -- One at a time per kind. If it is gone when it is locked, others have just added up.
+  select t.number into newest from requeue.total t where t.kind_id = of_kind order by t.number desc limit 1;
+  select * into latest from requeue.total t where t.kind_id = of_kind and t.number = newest for update skip locked;
+  if not found then return false; end if;
   -- What these transactions have written is visible to the statements below, whose snapshots are later.
   of_now := pg_current_snapshot();
   until := pg_snapshot_xmax(of_now);
@@ -723,6 +791,43 @@ begin
   then
     perform requeue._recount();
   end if;
+end $$;
+
+-- Returns up to `most` kinds that seem to have no jobs, settings and schedules.
+create function requeue._idle_kinds(most int) returns setof int language sql
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+  select k.kind_id from requeue.kind k
+  cross join lateral (select count(*) as count from (select from requeue.job j where j.kind_id = k.kind_id limit 1) j offset 0) j
+  cross join lateral (select count(*) as count from (select from requeue.schedule s where s.kind_id = k.kind_id limit 1) s offset 0) s
+  where k.settings is null and j.count = 0 and s.count = 0 limit most
+$$;
+
+-- Removes a kind that has no jobs, settings and schedules, and returns whether it has done so. Its numbers raise those of all kinds
+-- that are created from now on.
+create function requeue._forget(of_kind int) returns boolean language plpgsql
+set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
+set plan_cache_mode = force_generic_plan as $$
+declare sums record;
+begin
+  -- No open transaction puts a job of it, then. Statements below see all jobs that were put.
+  perform from requeue.kind k where k.kind_id = of_kind and k.settings is null for update skip locked;
+  if not found then return false; end if;
+  if exists (select from requeue.job j where j.kind_id = of_kind) or exists (select from requeue.schedule s where s.kind_id = of_kind) then
+    return false;
+  end if;
+  -- One at a time.
+  perform from requeue.raising for update skip locked;
+  if not found then return false; end if;
+  select * into sums from requeue._totals(of_kind);
+  perform setval('requeue.generation_floor', greatest(g.last_value, sums.generation)) from requeue.generation_floor g;
+  perform setval('requeue.fence_floor', greatest(f.last_value, sums.fence)) from requeue.fence_floor f;
+  delete from requeue.delta d where d.kind_id = of_kind;
+  delete from requeue.total t where t.kind_id = of_kind;
+  delete from requeue.rate_use r where r.kind_id = of_kind;
+  delete from requeue.kind k where k.kind_id = of_kind;
+  return true;
 end $$;
 
 -- Deletes up to `most` dead and `most` done jobs of a kind that are too old or too many, and adds up its counts. Returns how
@@ -899,7 +1004,8 @@ declare
   u requeue.rate_use;
   missing bigint;
 begin
-  select * into strict k from requeue.kind s where s.kind_id = of_kind;
+  select * into k from requeue.kind s where s.kind_id = of_kind;
+  if not found then return; end if;
   settings := k.settings::text;
   select t.pending, t.leased, t.dead, t.done, t.generation, t.fence into pending, leased, dead, done, generation, fence from requeue._totals(of_kind) t;
   ready := 0;
