@@ -19,6 +19,8 @@ use std::time::Duration;
 
 const NOW: u64 = 1_700_000_000_000;
 const NONCE: &str = "nonce-01";
+/// What a script gets that creates the kind.
+const MADE: &str = "text 0 0";
 
 /// Runs scripts on the keys of one kind.
 struct ScriptRunner {
@@ -32,7 +34,9 @@ impl ScriptRunner {
         let client = redis::Client::open(server.url()).expect("a valid address");
         let connection = client.get_connection().expect("the server is up");
         let keys = Keys::of("desk", &Kind::new(kind).expect("a valid kind")).with_layout_2();
-        ScriptRunner { connection, keys }
+        let mut runner = ScriptRunner { connection, keys };
+        runner.call(&SCRIPTS.begin, ("", "text"));
+        runner
     }
 
     /// On a server that these tests share.
@@ -62,7 +66,7 @@ impl ScriptRunner {
     /// Puts jobs that are due now.
     fn put(&mut self, now: u64, ids: &[&str]) -> String {
         let puts: Vec<_> = ids.iter().map(|id| (*id, 0, "", of("body"))).collect();
-        self.call(&SCRIPTS.put, (now, "1", "", "", "", puts))
+        self.call(&SCRIPTS.put, (now, MADE, "", "", "", puts))
     }
 
     /// Claims up to `max` jobs for a second, and returns the fence of the first.

@@ -34,7 +34,7 @@ fn a_batch_of_fifty_jobs_runs_few_more_commands_than_one_job() {
     for (count, from) in [(50_u64, 0), (1, 50)] {
         let ids: Vec<_> = (from..from + count).map(|number| format!("job-{number:02}")).collect();
         let puts: Vec<_> = ids.iter().map(|id| (id, of("body"))).collect();
-        let put = commands(&server, &mut runner, &SCRIPTS.put, ("", "1", 0, "", "", puts));
+        let put = commands(&server, &mut runner, &SCRIPTS.put, ("", MADE, 0, "", "", puts));
         let reads = "exists 1, hmget 1";
         assert_eq!(put, format!("{reads}, hset 2, time 1, zadd 1, zmscore 1, zrange 1"));
 
@@ -96,8 +96,8 @@ fn the_largest_batches_fit_into_a_script() {
     for half in 0..2 {
         let ids: Vec<_> = (0..500).map(|number| format!("job-{half}-{number:03}")).collect();
         let refused = ids.iter().map(|id| (id, 0, "ra", of("body"))).collect::<Vec<_>>();
-        runner.call(&SCRIPTS.put, (NOW, "1", "", "", "", &refused));
-        let exists = runner.call(&SCRIPTS.put, (NOW, "1", "", "", "", &refused));
+        runner.call(&SCRIPTS.put, (NOW, MADE, "", "", "", &refused));
+        let exists = runner.call(&SCRIPTS.put, (NOW, MADE, "", "", "", &refused));
         assert_eq!(exists.matches('E').count(), 500, "{exists}");
     }
     runner.claim(NOW, 1000);

@@ -18,12 +18,16 @@ fn cases(lease: &[u8]) -> Vec<Case> {
     let record = [&[0; 19][..], &of("body")].concat();
     let at = NOW.to_string().into_bytes();
     vec![
-        case("put", put, &[b"1", b"0", b"", b"", b"c", &of("body")]),
-        case("restore", restore, &[b"1", b"0", b"0", b"d", b"1", b"p", b"5", &record, b""]),
-        case("schedule", schedule, &[b"1", b"s", &[0; 14], b"10"]),
+        case("put", put, &[MADE.as_bytes(), b"0", b"", b"", b"c", &of("body")]),
+        case(
+            "restore",
+            restore,
+            &[MADE.as_bytes(), b"0", b"0", b"d", b"1", b"p", b"5", &record, b""],
+        ),
+        case("schedule", schedule, &[MADE.as_bytes(), b"s", &[0; 14], b"10"]),
         case("tick", tick, &[b"s", b"0", b"5", b""]),
         case("register", register, &[b"desk", b"10"]),
-        case("set", set, &[b"1", b"", b"lease", b"1000"]),
+        case("set", set, &[MADE.as_bytes(), b"", b"lease", b"1000"]),
         case("settle", settle, &[b"a", lease, b"e", b"", b"", b"0"]),
         case("claim", claim, &[b"1", b"", NONCE.as_bytes(), b"w", b"9", b"99"]),
         case("ack", ack, &[b"a", lease]),

@@ -6,10 +6,13 @@ use super::*;
 fn put_returns_a_letter_for_each_job_and_a_number_for_some() {
     let mut runner = ScriptRunner::of("put");
     let put = |runner: &mut ScriptRunner, id: &str, due: i64, action: &str| {
-        runner.call(&SCRIPTS.put, (NOW, "1", "", "", "", id, due, action, of(action)))
+        runner.call(&SCRIPTS.put, (NOW, MADE, "", "", "", id, due, action, of(action)))
     };
     let unknown = runner.call(&SCRIPTS.put, (NOW, "", "", "", "", "a", 0, "", of("body")));
-    assert_eq!((unknown, runner.ask("EXISTS", "meta", &[])), ("0".to_owned(), "0".to_owned()));
+    assert_eq!(
+        (unknown, runner.ask("HEXISTS", "meta", &["generation"])),
+        ("0".to_owned(), "0".to_owned())
+    );
     // A put that can only fail does not need a registered kind.
     assert_eq!(
         runner.call(&SCRIPTS.put, (NOW, "", "", "", "", "a", 0, "rg7", of("body"))),
@@ -48,11 +51,11 @@ fn put_returns_a_letter_for_each_job_and_a_number_for_some() {
 
     // A batch: the numbers belong, in order, to the letters that have one.
     let more = ("c", 0, "", of(""), "b", 0, "ra", of(""), "d", 0, "rg1", of(""));
-    assert_eq!(runner.call(&SCRIPTS.put, (NOW, "1", "", "", "", more)), "[9 CEG 7 0]");
+    assert_eq!(runner.call(&SCRIPTS.put, (NOW, MADE, "", "", "", more)), "[9 CEG 7 0]");
     assert_eq!(runner.ask("HGET", "meta", &["generation"]), "10");
 
     // Jobs that share due time, mode and condition.
-    let shared = (NOW, "1", -5, "ra", "", "c", of(""), "e", of("body"));
+    let shared = (NOW, MADE, -5, "ra", "", "c", of(""), "e", of("body"));
     assert_eq!(runner.call(&SCRIPTS.put, shared), "[10 EC 10]");
     assert_eq!(runner.ask("ZSCORE", "due", &["e"]), (NOW + 5).to_string());
 }
@@ -96,20 +99,20 @@ fn claim_returns_jobs_leases_and_the_time_of_the_next_job() {
     assert_eq!(reply, format!("[{later} {ends} {later}001 1000 1 [] [] [] [b worker 1 0]]"));
     assert_eq!(runner.state("b"), "");
     // A job whose last attempt fails dies, unless the call may end no more leases.
-    runner.call(&SCRIPTS.set, (later, "1", "", "max_attempts", "2"));
+    runner.call(&SCRIPTS.set, (later, MADE, "", "max_attempts", "2"));
     assert!(claim(&mut runner, ends, 1, 0).contains(" 0 0 [] [] [] []]"));
     assert_eq!(runner.state("a"), "l=><");
     assert!(claim(&mut runner, ends, 1, 1).contains(" -1 1 [] [] [] [a worker 2 1]]"));
     assert_eq!(runner.state("a"), "d=<");
 
     // The lease length of the kind, and a concurrency limit.
-    runner.call(&SCRIPTS.set, (ends, "1", "", "lease", "70.5", "concurrency", "1"));
+    runner.call(&SCRIPTS.set, (ends, MADE, "", "lease", "70.5", "concurrency", "1"));
     runner.put(ends, &["c", "d"]);
     let reply =
         runner.call(&SCRIPTS.claim_any, (ends, 2, "", NONCE, "worker", 9, MAX_RESULT_BYTES));
     assert!(reply.starts_with(&format!("[{ends} {} {ends}000 71 0 [c ", ends + 71)), "{reply}");
     assert!(claim(&mut runner, ends, 2, 9).ends_with(" 0 71 0 [] [] []]"));
-    runner.call(&SCRIPTS.set, (ends, "1", "", "paused", "1"));
+    runner.call(&SCRIPTS.set, (ends, MADE, "", "paused", "1"));
     assert!(claim(&mut runner, ends + 99, 2, 9).ends_with(" 0 -1 0 [] [] []]"));
 }
 
@@ -173,7 +176,7 @@ fn change_returns_the_result_for_each_job() {
     runner.put(NOW, &["b"]);
     let bury = (NOW, "d", &leases[3], "b", "", "", 0);
     runner.call(&SCRIPTS.settle, bury);
-    let later = (NOW, "1", -100, "", "", "e", of(""), "f", of(""));
+    let later = (NOW, MADE, -100, "", "", "e", of(""), "f", of(""));
     runner.call(&SCRIPTS.put, later);
     let changes = ["a", "n", "b", "n", "c", "c", "d", "v", "e", "c", "f", "n"];
     assert_eq!(runner.call(&SCRIPTS.change, (NOW, &changes)), "lYEVRY");
@@ -190,11 +193,11 @@ fn restore_adds_jobs_that_are_missing() {
     let record = [&[0, 0, 0, 0, 0, 0, 5][..], &[0; 12], &of("body")].concat();
     let past = vec![0_u8; 33];
     assert_eq!(runner.call(&SCRIPTS.restore, (NOW, "", 9, 8)), "0");
-    assert_eq!(runner.ask("EXISTS", "meta", &[]), "0");
+    assert_eq!(runner.ask("HEXISTS", "meta", &["generation"]), "0");
     let pending = ("a", 5, "p", NOW + 3, &record, "");
     let dead = ("b", 12, "d", NOW - 3, &record, &past);
     let ended = ("c", 11, "", "", "", "");
-    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, "1", 9, 8, pending, dead, ended)), "CCN");
+    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, MADE, 9, 8, pending, dead, ended)), "CCN");
     assert_eq!(["a", "b", "c"].map(|id| runner.state(id)), ["p=", "d=<", ""]);
     assert_eq!(runner.ask("HMGET", "meta", &["generation", "fence"]), "[12 8]");
     let again = ("b", 5, "p", NOW, &record, "");
@@ -208,13 +211,13 @@ fn reap_ends_expired_leases_and_removes_old_dead_jobs() {
     let mut runner = ScriptRunner::of("reap");
     let leases = runner.lease(NOW, &["a", "b", "c", "d", "e"]);
     runner.call(&SCRIPTS.change, (NOW, "b", "c"));
-    runner.call(&SCRIPTS.put, (NOW, "1", "", "", "", "c", -5000, "", of("")));
+    runner.call(&SCRIPTS.put, (NOW, MADE, "", "", "", "c", -5000, "", of("")));
     let bury = (NOW, "d", &leases[3], "b", "", "", 0);
     runner.call(&SCRIPTS.settle, bury);
     let longer = (NOW, "e", &leases[4], "e", 9000, "", 0);
     runner.call(&SCRIPTS.settle, longer);
     assert_eq!(runner.call(&SCRIPTS.reap, (NOW + 999, 10)), "[0 []]");
-    runner.call(&SCRIPTS.set, (NOW, "1", "", "retention_age", "500"));
+    runner.call(&SCRIPTS.set, (NOW, MADE, "", "retention_age", "500"));
     let reaped = runner.call(&SCRIPTS.reap, (NOW + 1000, 2));
     assert_eq!(reaped, "[3 [a worker 1 0 b worker 1 0]]", "two expired leases and one dead job");
     assert_eq!(runner.call(&SCRIPTS.reap, (NOW + 1000, 2)), "[1 [c worker 1 0]]");
@@ -233,7 +236,7 @@ fn read_only_scripts_return_the_current_state() {
     let bury = (NOW, "b", &leases[1], "b", "", "", 0);
     runner.call(&SCRIPTS.settle, bury);
     runner.put(NOW - 7, &["c"]);
-    runner.call(&SCRIPTS.put, (NOW, "1", "", "", "", "d", -300, "", of("later")));
+    runner.call(&SCRIPTS.put, (NOW, MADE, "", "", "", "d", -300, "", of("later")));
     assert_eq!(runner.call(&SCRIPTS.peek, NOW), "0");
     let fence = format!("{NOW}001");
     assert_eq!(
@@ -242,7 +245,7 @@ fn read_only_scripts_return_the_current_state() {
     );
     let spans = runner.call(&SCRIPTS.upcoming, (NOW, NOW - 7, NOW, NOW + 300, NOW + 301));
     assert_eq!(spans, "[1 0 1]");
-    runner.call(&SCRIPTS.set, (NOW, "1", "", "paused", "1", "lease", "10"));
+    runner.call(&SCRIPTS.set, (NOW, MADE, "", "paused", "1", "lease", "10"));
     assert_eq!(runner.call(&SCRIPTS.peek, NOW), "-1");
     assert!(runner.call(&SCRIPTS.facts, NOW).ends_with(" 1 -1 0 1]"));
 
@@ -269,8 +272,8 @@ fn read_only_scripts_return_the_current_state() {
 fn settings_are_fields_and_an_empty_value_removes_one() {
     let mut runner = ScriptRunner::of("set");
     assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "", "lease", "10")), "0");
-    assert_eq!(runner.ask("EXISTS", "meta", &[]), "0");
-    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "1", "", "lease", "10", "paused", "1")), "1");
+    assert_eq!(runner.ask("HEXISTS", "meta", &["generation"]), "0");
+    assert_eq!(runner.call(&SCRIPTS.set, (NOW, MADE, "", "lease", "10", "paused", "1")), "1");
     assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "", "lease", "20", "paused", "")), "1");
     assert_eq!(runner.ask("HGETALL", "meta", &[]), "[generation 0 lease 20]");
 }
@@ -282,14 +285,14 @@ fn the_number_of_schedules_is_limited_and_a_tick_runs_once() {
     assert_eq!(runner.call(&SCRIPTS.schedule, (NOW, "", "a", schedule(NOW), 2, "", 9999)), "0");
     assert_eq!(runner.ask("EXISTS", "schedules", &[]), "0");
     for (id, reply) in [("a", "1"), ("b", "1"), ("c", "-1"), ("a", "1")] {
-        let set = (NOW, "1", id, schedule(NOW), 2, "", 9999);
+        let set = (NOW, MADE, id, schedule(NOW), 2, "", 9999);
         assert_eq!(runner.call(&SCRIPTS.schedule, set), reply, "{id}");
     }
     let (same, other) = (NOW.to_string(), (NOW + 1).to_string());
     for (id, condition, reply) in
         [("a", "absent", "2"), ("a", &other, "2"), ("a", &same, "1"), ("c", &same, "2")]
     {
-        let set = (NOW, "1", id, schedule(NOW), 2, condition, 9999);
+        let set = (NOW, MADE, id, schedule(NOW), 2, condition, 9999);
         assert_eq!(runner.call(&SCRIPTS.schedule, set), reply, "{id} {condition}");
     }
     let tick = |runner: &mut ScriptRunner, id: &str, expected: u64, next: u64, put: &str| match put
@@ -316,13 +319,51 @@ fn the_number_of_schedules_is_limited_and_a_tick_runs_once() {
 #[test]
 fn the_number_of_registered_kinds_is_limited() {
     let mut runner = ScriptRunner::of("register");
-    let key = "{desk-kinds}:kinds";
+    let keys = ["kinds", "registered", "removed"].map(|key| format!("{{desk-kinds}}:{key}"));
     let mut register = |kind: &str| {
         let mut cmd = redis::cmd("EVAL");
-        cmd.arg(&SCRIPTS.register.text).arg(1).arg(key).arg((kind, 2));
+        cmd.arg(&SCRIPTS.register.text).arg(3).arg(&keys).arg((kind, 2));
         shown(&cmd.query(&mut runner.connection).expect("the script succeeds"))
     };
-    assert_eq!(["a", "b", "c", "b"].map(&mut register), ["0", "0", "3", "0"]);
+    let refused = "[3 0 0]";
+    let replies = ["a", "b", "c", "b"].map(&mut register);
+    assert_eq!(replies, ["[0 0 0]", "[0 0 0]", refused, "[0 0 0]"]);
+    let mut run = |script: &Script, keys: &[String], args: &[&str]| {
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(&script.text).arg(keys.len()).arg(keys).arg(args);
+        shown(&cmd.query(&mut runner.connection).expect("the script succeeds"))
+    };
+    assert_eq!(run(&SCRIPTS.raise, &keys[2..], &["7", "9"]), "1");
+    assert_eq!(run(&SCRIPTS.raise, &keys[2..], &["8", "3"]), "1");
+    // "b" was registered again as the third registration, "a" is the first.
+    assert_eq!(run(&SCRIPTS.unregister, &keys[..2], &["a", "1", "b", "2"]), "1");
+    assert_eq!(run(&SCRIPTS.register, &keys, &["c", "2"]), "[0 8 9]");
+}
+
+#[test]
+fn a_kind_is_created_once_it_was_begun_and_removed_if_it_has_nothing() {
+    let mut runner = ScriptRunner::of("forget");
+    let put = |runner: &mut ScriptRunner, made: &str| {
+        runner.call(&SCRIPTS.put, (NOW, made, 0, "", "", "a", of("")))
+    };
+    assert_eq!(put(&mut runner, ""), "0");
+    assert_eq!(put(&mut runner, "other 5 6"), "0");
+    assert_eq!(put(&mut runner, "text 5 6"), "[5 C]");
+    assert_eq!(runner.ask("HGET", "meta", &["making"]), "nil");
+    assert_eq!(runner.ask("HGET", "meta", &["fence"]), "6");
+    let forget = |runner: &mut ScriptRunner, generation: u64| {
+        runner.call(&SCRIPTS.forget, (NOW, generation, 6))
+    };
+    assert_eq!(forget(&mut runner, 6), "0");
+    runner.call(&SCRIPTS.change, (NOW, "a", "c"));
+    assert_eq!(runner.state("a"), "");
+    assert_eq!(forget(&mut runner, 5), "0");
+    assert_eq!(forget(&mut runner, 6), "1");
+    assert_eq!(runner.ask("EXISTS", "meta", &[]), "0");
+    // Whoever has begun before begins again.
+    runner.call(&SCRIPTS.begin, (NOW, "text"));
+    assert_eq!(forget(&mut runner, 6), "1");
+    assert_eq!(put(&mut runner, "text 5 6"), "0");
 }
 
 #[test]
