@@ -300,22 +300,24 @@ fn reserved_kinds_can_be_read_and_not_changed_by_any_request() {
 
     for kind in ["requeue.schedules", "requeue.x", "requeue."] {
         for path in ["/v1/claim", "/v1/wait"] {
-            let problem =
-                server.call("POST", path, json!({"kinds": ["mail", kind]})).is("reserved");
+            let problem = server
+                .call("POST", path, json!({"kinds": ["mail", kind], "wait": "1ms"}))
+                .is("reserved");
             assert_eq!(problem["field"], "kinds[1]", "{path}");
         }
         let job = |what: &str| json!({"kind": kind, "id": "mail/daily", "what": what});
         let put =
             json!({"jobs": [{"kind": "mail", "id": "a"}, {"kind": kind, "id": "mail/daily"}]});
         let change = json!({"jobs": [job("cancel"), job("run-now"), job("revive")]});
-        let moved = json!({"kind": kind, "id": "mail/daily", "what": "reschedule", "delay": "9d"});
+        let moved =
+            json!({"kind": kind, "id": "mail/daily", "what": "reschedule", "set": {"delay": "9d"}});
         let receipt = format!("660584e864d88.510a03a22be957e0.{kind}/mail/daily");
-        let settle = |how: &str| json!({"receipt": receipt, "how": how, "delay": "9d"});
+        let settle = |how: &str| json!({"receipt": receipt, "how": how});
         for (path, batch, field) in [
             ("/v1/put", put, "kind"),
             ("/v1/change", change, "kind"),
             ("/v1/change", json!({"jobs": [moved]}), "kind"),
-            ("/v1/settle", json!({"leases": [settle("bury"), settle("requeue")]}), "receipt"),
+            ("/v1/settle", json!({"leases": [settle("ack"), settle("release")]}), "receipt"),
             ("/v1/ack", json!({"leases": [{"receipt": receipt}]}), "receipt"),
             ("/v1/extend", json!({"leases": [{"receipt": receipt}]}), "receipt"),
         ] {
