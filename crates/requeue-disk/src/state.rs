@@ -529,7 +529,7 @@ fn replay_entry(
             return Ok(Some(Also::Schedule(id)));
         }
         entry::RENAMED => {
-            let name = Kind::new(changes.text()?);
+            let name = Kind::with_reserved(changes.text()?);
             let name = name.map_err(|_| Malformed("the name of a kind is invalid"))?;
             // The other kind had no settings.
             return Ok(Some(Also::Renamed(name)));

@@ -19,8 +19,11 @@ fn open(disk: &SimulatedDisk, wall_clock: &WallClock) -> DiskStore {
     DiskStore::open_on(Arc::new(disk.clone()), options).unwrap()
 }
 
+/// The kind that takes the place of another. It is one of the service, to which every file has to permit its name.
+const NEW: &str = "requeue.schedules";
+
 fn kind(name: &str) -> Kind {
-    Kind::new(name).unwrap()
+    Kind::with_reserved(name).unwrap()
 }
 
 fn put(store: &DiskStore, name: &str, body: &'static str) -> Generation {
@@ -68,9 +71,9 @@ fn a_new_kind_takes_the_place_of_one_without_jobs() {
     let store = open(&disk, &wall_clock);
     cancel(&store, "7");
     assert!(block_on(store.remove_schedule(kind("7"), ids[0].clone())).unwrap());
-    let first = put(&store, "new", "in the log");
+    let first = put(&store, NEW, "in the log");
     assert!(first > highest, "{first:?}");
-    assert_eq!(bodies(&store, &["7", "new"]), [None, Some(b"in the log".to_vec())]);
+    assert_eq!(bodies(&store, &["7", NEW]), [None, Some(b"in the log".to_vec())]);
 
     // As after a crash: the log has it, and the manifest does not.
     let crashed = disk.after_kill();
@@ -80,18 +83,18 @@ fn a_new_kind_takes_the_place_of_one_without_jobs() {
     let contents = read(&crashed);
     assert_ne!(contents.tags & 1 << 8, 0, "the entry is in the log");
     assert_eq!(contents.jobs.len(), MAX_KINDS);
-    assert_eq!(contents.jobs[&("new".to_owned(), "a".to_owned())].body, b"in the log");
+    assert_eq!(contents.jobs[&(NEW.to_owned(), "a".to_owned())].body, b"in the log");
     let reopened = open(&crashed, &wall_clock);
-    assert_eq!(bodies(&reopened, &["7", "new"]), [None, Some(b"in the log".to_vec())]);
-    assert_eq!(block_on(reopened.schedules(kind("new"))).unwrap(), []);
-    cancel(&reopened, "new");
+    assert_eq!(bodies(&reopened, &["7", NEW]), [None, Some(b"in the log".to_vec())]);
+    assert_eq!(block_on(reopened.schedules(kind(NEW))).unwrap(), []);
+    cancel(&reopened, NEW);
     let second = put(&reopened, "7", "again");
     assert!(second > first, "{second:?}");
     drop(reopened);
 
     // After a proper end, and with everything in tables.
     let reopened = open(&crashed, &wall_clock);
-    assert_eq!(bodies(&reopened, &["7", "new"]), [Some(b"again".to_vec()), None]);
+    assert_eq!(bodies(&reopened, &["7", NEW]), [Some(b"again".to_vec()), None]);
     assert_eq!(block_on(reopened.schedules(kind("7"))).unwrap(), []);
     cancel(&reopened, "7");
     assert!(put(&reopened, "third", "") > second);
