@@ -1,6 +1,7 @@
 //! Reschedules in a transaction of the application follow the same rules as those of the store.
 
 use crate::support::application::Application;
+use crate::support::hostile::HOSTILE;
 use crate::support::{
     LONG, PostgresFixture, SERVER, claimed, connect, fresh, id, is_whole, kind, put_all,
 };
@@ -62,7 +63,8 @@ struct InTransactionFixture {
 impl InTransactionFixture {
     fn new() -> Self {
         let fixture = PostgresFixture::new();
-        let app = Mutex::new(Application::connect(&SERVER.url()));
+        // In the database of the fixture.
+        let app = Mutex::new(Application::connect(&HOSTILE));
         let store = Arc::new(InTransaction { store: fixture.postgres(), app });
         InTransactionFixture { fixture, store }
     }
