@@ -63,7 +63,14 @@ pub(super) async fn go(
         Ok(view) => view,
         Err(response) => return response,
     };
-    match search(&view, &query).await {
+    // It reads hundreds of kinds.
+    let slot = match dashboard.app.scan_slot(view.api.caller()).await {
+        Ok(slot) => slot,
+        Err(problem) => return layout::problem(&view, &request, &problem),
+    };
+    let found = search(&view, &query).await;
+    drop(slot);
+    match found {
         Ok(Outcome::Open(page)) => see(&page),
         Ok(Outcome::Show(found)) => layout::page(&view, &request, &page(&query, &found)),
         Err(problem) => layout::problem(&view, &request, &problem),

@@ -544,14 +544,14 @@ fn an_invalid_value_is_named_with_its_limit() {
             "/v1/kinds/mail/restore",
             json!({"generation": u64::MAX, "fence": 0, "jobs": []}),
             "generation",
-            &["9007199254740991"],
+            &["4503599627370496"],
         ),
         (
             "POST",
             "/v1/kinds/mail/restore",
             json!({"generation": 0, "fence": 1u64 << 53, "jobs": []}),
             "fence",
-            &["9007199254740991"],
+            &["4503599627370496"],
         ),
     ] {
         let problem = trial.json(method, path, &body);
