@@ -81,8 +81,9 @@ begin
         update requeue.kind k set generation_offset = greatest(k.generation_offset, generations - n), fence_offset = greatest(k.fence_offset, fences - n)
         where k.kind_id = made_id;
       end if;
-      insert into requeue.total (kind_id, upto, pending, leased, dead, done, generation, fence)
-      values (made_id, '0'::xid8, 0, 0, 0, 0, 0, 0);
+      -- With the number of the kind: the next one is that of its first put, whose generation is 1.
+      insert into requeue.total (kind_id, number, upto, pending, leased, dead, done, generation, fence)
+      values (made_id, n, '0'::xid8, 0, 0, 0, 0, 0, 0);
       return made_id;
     end if;
     -- Another transaction has created it. A snapshot that does not show that stays the same.
