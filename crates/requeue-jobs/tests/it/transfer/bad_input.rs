@@ -68,7 +68,7 @@ fn errors_name_line_field_and_value() {
         (
             r#""generation":12"#,
             r#""generation":9007199254740992"#,
-            "the store rejected line 2: the kind's generation is 9007199254740992; the limit is 9007199254740991",
+            "the store rejected line 2: the kind's generation is 9007199254740992; the limit is 4503599627370496",
         ),
         (
             r#""secs":20,"#,

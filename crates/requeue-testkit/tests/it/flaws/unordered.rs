@@ -9,6 +9,7 @@ use requeue_jobs::{
     KindView, Page, Placed, Priorities, Priority, Put, PutError, Query, Reaped, Restore, Restored,
     Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
     StoreFuture, Tick, Ticked, TimePage, TimeQuery, Timestamp, WallClock, check_batch,
+    check_changes,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -194,7 +195,7 @@ impl Store for UnorderedStore {
     }
 
     fn change(&self, all: Vec<Change>) -> StoreFuture<'_, BatchResults<Changed, ChangeError>> {
-        now(check_count("entries in a batch", all.len()).map(|()| {
+        now(check_changes(&all).map(|()| {
             self.act(|kinds, now| all.into_iter().map(|one| kinds.change(one, now)).collect())
         }))
     }
