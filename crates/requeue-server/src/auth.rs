@@ -5,7 +5,7 @@
 //! `/readyz` need no token, for process supervisors.
 //!
 //! The pages of the dashboard need no token to be requested. They read everything through the API, as the
-//! caller of the [session](session) in the cookie of the browser: without one they show the form to log in.
+//! caller of the session in the cookie of the browser: without one they show the form to log in.
 //!
 //! A presented token is found by its hash, once per request. The server keeps no token, only hashes; tokens
 //! appear in no log, error or `Debug` output.
