@@ -7,16 +7,12 @@
 //!                 +--+ add_after: the merge rule decides
 //! ```
 //!
-//! If the queue has a minimum interval between the runs of a key, [`interval`] decides when a
-//! key enters and leaves.
-//!
 //! A key can wait and, independently, be ready or held. The rules of the inner queue are part of
 //! this layer's state: one lock, and one entry per key. With an injected inner queue, this layer
 //! only calls `add` on it. A due key then moves to the inner queue under this layer's lock, so
 //! that it is always in one of the two. Locks are taken outer first, inner second. Nobody is
 //! woken before both are released.
 
-mod interval;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;
 mod rate_limiting;
@@ -83,9 +79,6 @@ struct Shared<K: Key> {
     /// Created for the first delayed key: a queue that never delays needs no timer.
     registration: OnceLock<Registration>,
     name: Option<Name>,
-    /// Whether the queue has a minimum interval. If so, adds and takes go through
-    /// `interval.rs`.
-    paced: bool,
 }
 
 impl<K: Key> Shared<K> {
@@ -177,10 +170,9 @@ impl<K: Key> DelayingQueue<K> {
 
     fn build(given: Option<Arc<dyn WorkQueue<Key = K>>>, options: Options) -> Self {
         let records = options.name.is_some();
-        let state = State::new(options.min_interval, records);
+        let state = State::new(records);
         let shared = Shared {
             given,
-            paced: state.interval.is_some(),
             shell: Shell::new(state, records.then(|| options.clock.stopwatch())),
             hasher: Hasher::default(),
             clock: options.clock,
@@ -198,18 +190,9 @@ impl<K: Key> DelayingQueue<K> {
     /// Adds `key` now. If the key also waits for a later time, it becomes ready again at that
     /// time.
     ///
-    /// Under a [minimum interval](Options::min_interval), a key that ran less than an interval
-    /// ago waits first. Returns [`Added::Refused`] after a shutdown and during a drain.
+    /// Returns [`Added::Refused`] after a shutdown and during a drain.
     #[inline]
     pub fn add(&self, key: K) -> Added {
-        if self.shared.paced {
-            return self.add_paced(key);
-        }
-        self.add_ready(key)
-    }
-
-    #[inline]
-    fn add_ready(&self, key: K) -> Added {
         let Shared { shell, given, hasher, .. } = &*self.shared;
         match given {
             None => shell.add(hasher.hash(&key), key),
@@ -221,6 +204,9 @@ impl<K: Key> DelayingQueue<K> {
     ///
     /// A delay of zero is the same as [`add`](Self::add). Returns [`Added::Refused`] after a
     /// shutdown and during a drain.
+    ///
+    /// To run a key at most once per interval, always add it with the interval as the delay: the
+    /// first add starts the wait, and adds during the wait change nothing.
     ///
     /// # Panics
     ///
@@ -266,7 +252,7 @@ impl<K: Key> DelayingQueue<K> {
     fn add_delayed(&self, key: K, delay: Duration, merge: Merge) -> Added {
         let offer = Offer::new(self.shared.hasher.hash(&key), key);
         let (added, due) = self.delay(By::Anyone, offer, delay, merge);
-        due.map_or(added, |key| self.add_ready(key))
+        due.map_or(added, |key| self.add(key))
     }
 
     /// Makes a key wait. If the key is due now, returns it for the caller to make ready.
@@ -350,7 +336,7 @@ impl<K: Key> DelayingQueue<K> {
     ) -> Added {
         if self.shared.given.is_none() {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| _ = self.registration())) {
-                self.requeue_ready(taken);
+                self.requeue(taken);
                 resume_unwind(panic);
             }
             return self.settle(taken, change);
@@ -369,7 +355,7 @@ impl<K: Key> DelayingQueue<K> {
         let requeued = offer
             .key
             .take_if(|_| due)
-            .map(|key| self.requeue_ready(Taken { key, token, hash, priority }));
+            .map(|key| self.requeue(Taken { key, token, hash, priority }));
         if requeued.is_none() {
             self.done(token);
         }
@@ -432,28 +418,6 @@ impl<K: Key> DelayingQueue<K> {
         move |state| match hash {
             None => state.queue.held_slot(token),
             Some(hash) => state.queue.keys.find(hash, key),
-        }
-    }
-
-    /// Ends the hold of a key that is ready again immediately.
-    #[inline]
-    fn requeue_ready(&self, taken: Taken<K>) -> Added {
-        match &self.shared.given {
-            None => self.shared.shell.requeue(taken),
-            Some(queue) => queue.requeue(taken),
-        }
-    }
-
-    /// Takes a key whether or not its interval has passed.
-    #[inline]
-    fn poll_take_ready(
-        &self,
-        waiter: &mut Waiter,
-        waker: Option<&Waker>,
-    ) -> Poll<Option<Taken<K>>> {
-        match &self.shared.given {
-            None => self.shared.shell.poll_take(waiter, waker),
-            Some(queue) => queue.poll_take(waiter, waker),
         }
     }
 
@@ -596,10 +560,10 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
 
     #[inline]
     fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
-        if self.shared.paced {
-            return self.poll_take_paced(waiter, waker);
+        match &self.shared.given {
+            None => self.shared.shell.poll_take(waiter, waker),
+            Some(queue) => queue.poll_take(waiter, waker),
         }
-        self.poll_take_ready(waiter, waker)
     }
 
     fn leave(&self, waiter: &mut Waiter) {
@@ -649,16 +613,13 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
 
     #[inline]
     fn requeue(&self, taken: Taken<K>) -> Added {
-        if self.shared.paced {
-            return self.requeue_paced(taken);
+        match &self.shared.given {
+            None => self.shared.shell.requeue(taken),
+            Some(queue) => queue.requeue(taken),
         }
-        self.requeue_ready(taken)
     }
 
     fn take_ready(&self, max: usize, taken: &mut Vec<Taken<K>>) {
-        if self.shared.paced {
-            return self.take_ready_paced(max, taken);
-        }
         match &self.shared.given {
             None => self.shared.shell.take_ready(max, taken),
             Some(queue) => queue.take_ready(max, taken),
@@ -667,9 +628,6 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
 
     #[inline(always)]
     fn take_now<R>(&self, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        if self.shared.paced {
-            return self.take_paced().map(make);
-        }
         match &self.shared.given {
             None => self.shared.shell.take_now(make),
             Some(queue) => match queue.poll_take(&mut Waiter::for_task(), None) {
@@ -681,15 +639,13 @@ impl<K: Key> WorkQueue for DelayingQueue<K> {
 
     #[inline(always)]
     fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        if self.shared.paced || self.shared.given.is_some() {
+        if self.shared.given.is_some() {
             self.done(token);
             return self.take_now(make);
         }
         self.shared.shell.next_now(token, make)
     }
 
-    /// The caller holds a lock, and delaying a key may call the clock. So a key that must wait
-    /// for its interval starts to wait when it is taken.
     fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
         let Shared { shell, given, hasher, .. } = &*self.shared;
         match given {

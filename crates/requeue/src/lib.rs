@@ -53,8 +53,8 @@
 //! A call panics by itself in three cases only:
 //!
 //! - A queue would contain 2³² − 1 keys at the same time.
-//! - The operating system refuses to start the process's timer thread. The first delayed key,
-//!   the first drain limit and the first key under a minimum interval need it.
+//! - The operating system refuses to start the process's timer thread. The first delayed key
+//!   and the first drain limit need it.
 //! - A worker is spawned on tokio outside of a runtime.
 //!
 //! If `Hash`, `Eq` or `Clone` of a key panics, the panic propagates to the caller of the queue.

@@ -19,7 +19,6 @@ pub struct Options {
     pub(crate) name: Option<Name>,
     pub(crate) failures: FailureBounds,
     pub(crate) ageing: Option<Duration>,
-    pub(crate) min_interval: Duration,
 }
 
 /// Bounds on failure counts.
@@ -112,55 +111,6 @@ impl Options {
     #[must_use]
     pub fn ageing(mut self, step: Duration) -> Self {
         self.ageing = Some(step);
-        self
-    }
-
-    /// Runs each key at most once per `interval`, without losing adds. Default, and the meaning
-    /// of zero: no minimum interval.
-    ///
-    /// A run begins when the key is handed out. During the `interval` that follows, anything
-    /// that would make the key ready (any kind of add, also while the key is held, and its
-    /// guard's `requeue` or `retry`) makes it wait until the interval has passed
-    /// ([`Added::Waiting`](crate::Added::Waiting)). It then waits like a key with a delay:
-    /// later adds merge with it, it can be cancelled, and it is counted and listed as waiting.
-    /// If the key is still held when the interval ends, it runs once more after its holder, as
-    /// usual.
-    ///
-    /// The interval of a ready key has already passed. So a ready key is handed out also after
-    /// a shutdown, and a drain processes it. A waiting key is dropped by a shutdown; a drain
-    /// returns it with its remaining delay.
-    ///
-    /// The queue remembers each run for one `interval`. Later calls remove expired entries, a
-    /// few per call. Like a [delayed add](crate::DelayingQueue::add_after), the first add
-    /// panics if the timer thread cannot be started.
-    ///
-    /// If the inner queue is your own, keys that others add to it are delayed when they are
-    /// taken from the delaying queue. Keys that others take from the inner queue directly are
-    /// not seen here and do not count as runs.
-    ///
-    /// Applies to [`DelayingQueue`](crate::DelayingQueue) and
-    /// [`RateLimitingQueue`](crate::RateLimitingQueue).
-    ///
-    /// ```
-    /// use requeue::{DelayingQueue, ManualClock, Options};
-    /// use std::time::Duration;
-    ///
-    /// let clock = ManualClock::new();
-    /// let interval = Duration::from_secs(10);
-    /// let queue = DelayingQueue::with(Options::new().clock(&clock).min_interval(interval));
-    /// queue.add("node-1");
-    /// queue.try_get()?.done();
-    /// for _event in 0..1000 {
-    ///     queue.add("node-1"); // it ran just now
-    /// }
-    /// assert_eq!((queue.len(), queue.waiting()), (0, 1));
-    /// clock.advance(interval);
-    /// queue.try_get()?.done();
-    /// # Ok::<(), requeue::TryGetError>(())
-    /// ```
-    #[must_use]
-    pub fn min_interval(mut self, interval: Duration) -> Self {
-        self.min_interval = interval;
         self
     }
 }

@@ -26,8 +26,7 @@ pub enum Added {
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limited {
-    /// How long the key waits. It may become ready sooner because of another add, and later
-    /// because of a [minimum interval](crate::Options::min_interval).
+    /// How long the key waits. It may become ready sooner because of another add.
     ///
     /// If the key is refused, a [`RateLimitingQueue`](crate::RateLimitingQueue) still calls its
     /// limiter and counts the failure; a [`PriorityQueue`](crate::PriorityQueue) does not.

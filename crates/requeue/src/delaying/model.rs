@@ -1,5 +1,5 @@
-//! Runs random operations on the delaying queue, with and without a minimum interval, and on a
-//! simple model, and compares both after each step.
+//! Runs random operations on the delaying queue and on a simple model, and compares both after
+//! each step.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -12,10 +12,6 @@ const KEYS: u8 = 12;
 /// A list of the waiting keys, searched linearly, on top of a plain queue.
 struct DelayingModel {
     now: u64,
-    /// The minimum interval; 0 for none.
-    interval: u64,
-    /// When each key may run again.
-    floors: [u64; KEYS as usize],
     /// The keys that were added and have not run since.
     owed: [bool; KEYS as usize],
     /// (due, order of setting, key, since)
@@ -34,8 +30,7 @@ impl DelayingModel {
             return Added::Refused;
         }
         self.owed[usize::from(key)] = true;
-        let floor = self.floors[usize::from(key)];
-        let requested = (self.now + delay).max(floor);
+        let requested = self.now + delay;
         let old = self.waiting.iter().position(|&(_, _, waiting, _)| waiting == key);
         let Some(index) = old else {
             if requested == self.now {
@@ -50,9 +45,7 @@ impl DelayingModel {
             Merge::Earliest => due.min(requested),
             Merge::Latest => due.max(requested),
             Merge::Replace => requested,
-            Merge::Debounce { max_wait } => {
-                requested.min(since + max_wait.as_nanos() as u64).max(floor)
-            }
+            Merge::Debounce { max_wait } => requested.min(since + max_wait.as_nanos() as u64),
         };
         if new == due {
             return Added::Coalesced;
@@ -65,24 +58,15 @@ impl DelayingModel {
         Added::Waiting
     }
 
-    fn take(&mut self, step: usize) -> Result<Held<'static, Queue<u8>>, TryGetError> {
+    fn take(&mut self) -> Result<Held<'static, Queue<u8>>, TryGetError> {
         let held = self.inner.try_get()?.into_owned();
-        let key = *held.key();
-        let floor = &mut self.floors[usize::from(key)];
-        assert!(*floor <= self.now, "{key} runs too soon");
-        *floor = if self.interval > 0 { self.now + self.interval } else { 0 };
-        self.owed[usize::from(key)] = false;
-        for (due, set, waiting, _) in &mut self.waiting {
-            if *waiting == key && *due < *floor {
-                (*due, *set) = (*floor, step);
-            }
-        }
+        self.owed[usize::from(*held.key())] = false;
         Ok(held)
     }
 
     fn requeue_after(&mut self, held: Held<'static, Queue<u8>>, delay: u64, step: usize) -> Added {
         let key = *held.key();
-        if delay == 0 && self.floors[usize::from(key)] <= self.now {
+        if delay == 0 {
             self.owed[usize::from(key)] = true;
             return held.requeue();
         }
@@ -152,17 +136,11 @@ fn keys(ready: Vec<ReadyKey<u8>>) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn the_delaying_queue_behaves_like_the_model(
-        ops in prop::collection::vec(op(), 1..300),
-        interval in prop_oneof![Just(0), span()],
-    ) {
+    fn the_delaying_queue_behaves_like_the_model(ops in prop::collection::vec(op(), 1..300)) {
         let clock = ManualClock::new();
-        let options = Options::new().clock(&clock).min_interval(Duration::from_nanos(interval));
-        let queue = DelayingQueue::with(options);
+        let queue = DelayingQueue::with(Options::new().clock(&clock));
         let mut model = DelayingModel {
             now: 0,
-            interval,
-            floors: Default::default(),
             owed: Default::default(),
             waiting: Vec::new(),
             inner: Queue::new(),
@@ -186,7 +164,7 @@ proptest! {
                     prop_assert_eq!(clock.advance_to_next(), next.map(Duration::from_nanos));
                     model.advance(next.unwrap_or(0));
                 }
-                Op::Take => match (queue.try_get(), model.take(step)) {
+                Op::Take => match (queue.try_get(), model.take()) {
                     (Ok(ours), Ok(theirs)) => {
                         prop_assert_eq!(ours.key(), theirs.key());
                         held.push((ours, theirs));
@@ -244,9 +222,8 @@ proptest! {
         }
         // Nothing is lost: every key that was added eventually runs.
         drop(held);
-        let mut steps = 1000..;
         while model.open {
-            for theirs in std::iter::from_fn(|| model.take(steps.next()?).ok()) {
+            for theirs in std::iter::from_fn(|| model.take().ok()) {
                 prop_assert_eq!(queue.try_get().map(Held::done_into_key), Ok(*theirs.key()));
             }
             let Some(next) = clock.advance_to_next() else { break };

@@ -121,7 +121,7 @@ impl<K: Key> RateLimitingQueue<K> {
     pub fn add_rate_limited(&self, key: K) -> Limited {
         let offer = Offer::new(self.delaying.shared.hasher.hash(&key), key);
         match self.rate_limit(By::Anyone, offer) {
-            (limited, Some(key)) => Limited { added: self.delaying.add_ready(key), ..limited },
+            (limited, Some(key)) => Limited { added: self.delaying.add(key), ..limited },
             (limited, None) => limited,
         }
     }

@@ -3,7 +3,6 @@
 //! A key has one entry for its timer, for its failures and for the queue below, which needs no
 //! lookup to make a due key ready or to retry a held one.
 
-use super::interval::Interval;
 use crate::clock::Moment;
 use crate::ending::{Ending, Load};
 use crate::failures::OldestFailures;
@@ -25,15 +24,13 @@ use std::time::Duration;
 
 /// In [`Timer::tally`]: the key waits.
 const WAITS: u32 = 1 << 31;
-/// In [`Timer::tally`]: the key ran, and its interval may not have passed yet.
-const RAN: u32 = 1 << 30;
 /// In [`Timer::tally`]: the position of the three flags of the queue. The bits below count the
 /// failures of the key.
-const FLAGS_AT: u32 = 27;
+const FLAGS_AT: u32 = 28;
 const FLAGS: u32 = 7 << FLAGS_AT;
 const MAX_FAILURES: u32 = (1 << FLAGS_AT) - 1;
 
-/// The entry of a key that waits, has failed, ran recently, is ready, or is held. 28 bytes, and
+/// The entry of a key that waits, has failed, is ready, or is held. 28 bytes, and
 /// 48 with an `Arc<str>`.
 pub(super) struct Timer {
     node: Node,
@@ -55,14 +52,6 @@ impl Timer {
 
     fn failures(&self) -> u32 {
         self.tally & MAX_FAILURES
-    }
-
-    pub(super) fn ran(&self) -> bool {
-        self.tally & RAN != 0
-    }
-
-    pub(super) fn set_ran(&mut self) {
-        self.tally |= RAN;
     }
 
     pub(super) fn due(&self) -> Moment {
@@ -147,9 +136,6 @@ pub(super) struct State<K> {
     counts: bool,
     /// Invariant: contains exactly the keys that have failed.
     stalest: Option<OldestFailures>,
-    /// Present if the queue has a minimum interval. Invariant: knows exactly the keys that ran
-    /// recently; none of them is due before the end of its interval.
-    pub(super) interval: Option<Interval>,
 }
 
 /// A key that is added. If the state does not take it, it stays here, for the queue to pass on
@@ -228,9 +214,8 @@ impl<K: Key> AddRules for State<K> {
 }
 
 impl<K: Key> State<K> {
-    /// Creates the state. `min_interval` is the minimum time between two runs of a key.
-    /// `records`: whether the queue has a name.
-    pub(super) fn new(min_interval: Duration, records: bool) -> Self {
+    /// Creates the state. `records`: whether the queue has a name.
+    pub(super) fn new(records: bool) -> Self {
         let recorder = records.then(Box::<Recorder>::default);
         State {
             queue: queue::State::new(Ready::Fifo(VecDeque::new()), recorder),
@@ -243,7 +228,6 @@ impl<K: Key> State<K> {
             limiter: None,
             counts: false,
             stalest: None,
-            interval: Interval::new(min_interval),
         }
     }
 
@@ -324,13 +308,13 @@ impl<K: Key> State<K> {
     }
 
     /// Handles a key that left the wheel: removes and returns it, unless it is needed for its
-    /// failures or its run.
+    /// failures.
     fn stop_waiting(&mut self, slot: u32) -> Option<K> {
         self.queue.keys[slot].tally &= !WAITS;
         self.queue.remove_idle(slot)
     }
 
-    /// Resets the failures of a key. Removes and returns it, unless it waits or ran recently.
+    /// Resets the failures of a key. Removes and returns it, unless it waits.
     #[inline]
     fn forget_slot(&mut self, slot: u32) -> Option<K> {
         if let Some(stalest) = &mut self.stalest {
@@ -340,25 +324,17 @@ impl<K: Key> State<K> {
         self.queue.remove_idle(slot)
     }
 
-    /// Forgets the run of a key. Removes and returns it, unless it waits or has failed.
-    pub(super) fn forget_run(&mut self, slot: u32) -> Option<K> {
-        self.queue.keys[slot].tally &= !RAN;
-        self.queue.remove_idle(slot)
-    }
-
-    /// Whether failures or runs expire with time.
+    /// Whether failures expire with time.
     pub(super) fn forgets_by_time(&self) -> bool {
         self.stalest.is_some()
     }
 
-    /// Forgets failures and runs that are too old or too many. Appends removed keys to
-    /// `dropped`.
+    /// Forgets failures that are too old or too many. Appends removed keys to `dropped`.
     #[inline]
     pub(super) fn forget_stale(&mut self, now: Moment, dropped: &mut Vec<K>) {
         while let Some(slot) = self.stalest.as_mut().and_then(|stalest| stalest.pop(now)) {
             dropped.extend(self.forget_slot(slot));
         }
-        self.forget_runs(now, dropped);
     }
 }
 
@@ -391,7 +367,7 @@ impl<K: Key> State<K> {
     pub(super) fn pop_key(&mut self, now: Moment) -> Option<K> {
         let slot = self.pop(now)?;
         if self.queue.keys[slot].is_needed() {
-            // It has failed or ran recently, so its entry stays and keeps its key.
+            // It has failed, so its entry stays and keeps its key.
             return self.queue.keys.key(slot).cloned();
         }
         self.queue.remove_idle(slot)
@@ -467,7 +443,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    pub(super) fn accepts(&self, caller: Caller) -> bool {
+    fn accepts(&self, caller: Caller) -> bool {
         match self.phase {
             Phase::Open => !caller.closed_below,
             Phase::Draining => caller.by == By::Holder,
@@ -477,7 +453,7 @@ impl<K: Key> State<K> {
 
     /// Makes a key wait. Its slot is `found` if it has one.
     #[inline]
-    pub(super) fn schedule(
+    fn schedule(
         &mut self,
         found: Option<u32>,
         offer: &mut Offer<K>,
@@ -490,7 +466,7 @@ impl<K: Key> State<K> {
             self.dropped += 1;
             return Outcome::unchanged(Added::Refused);
         }
-        let requested = now.saturating_add(delay).max(self.floor(found));
+        let requested = now.saturating_add(delay);
         let slot = match found {
             Some(slot) if self.queue.keys[slot].waits() => {
                 return self.merge(slot, offer, now, requested, merge);
@@ -534,7 +510,7 @@ impl<K: Key> State<K> {
             Merge::Replace => requested,
             Merge::Debounce { max_wait } => {
                 let latest = Moment::from_nanos(timer.since.get()).saturating_add(max_wait);
-                requested.min(latest.max(self.floor(Some(slot))))
+                requested.min(latest)
             }
         };
         if due == old {
@@ -641,7 +617,6 @@ impl<K: Key> State<K> {
         if let (Phase::Open, Some(next)) = (self.phase, dues.iter().min()) {
             assert!(self.armed.is_some_and(|armed| armed <= *next));
         }
-        self.check_interval();
     }
 }
 
@@ -652,7 +627,7 @@ mod tests {
     #[test]
     fn a_key_is_as_late_as_the_time_between_its_due_time_and_its_leaving() {
         let at = Moment::from_nanos;
-        let mut state = State::new(Duration::ZERO, true);
+        let mut state = State::new(true);
         for (key, delay) in [("a", 100), ("b", 90)] {
             let (mut offer, delay) = (Offer::new(0, key), Duration::from_nanos(delay));
             let caller = Caller { by: By::Anyone, closed_below: false };

@@ -67,7 +67,7 @@ impl fmt::Display for Cause<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// It is retried after this delay. A key may be ready earlier if it was already waiting for an
-    /// earlier time, and later because of a [minimum interval](crate::Options::min_interval).
+    /// earlier time.
     RetryIn(Duration),
     /// It is not retried. The queue forgets the key's failures; a store keeps the job as dead.
     Dead,

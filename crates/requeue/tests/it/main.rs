@@ -11,7 +11,6 @@ mod drain;
 mod getters;
 mod limiters;
 mod metrics;
-mod min_interval;
 mod panics;
 mod priority;
 #[cfg(feature = "prometheus")]

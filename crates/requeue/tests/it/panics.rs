@@ -131,53 +131,21 @@ impl Free for Queue<PanickingKey> {
     }
 }
 
-/// Its run is recorded after the inner queue has released the key.
-#[test]
-fn a_key_that_panics_as_its_run_begins_stays_ready() {
-    let inner = Queue::new();
-    let paced = || Options::new().clock(ManualClock::new()).min_interval(SECOND);
-    for queue in
-        [DelayingQueue::with(paced()), DelayingQueue::over(Arc::new(inner.clone()), paced())]
-    {
-        // Another that ran, for the next to be compared with.
-        queue.add(key_named("first"));
-        queue.try_get().unwrap().done();
-        let key = key_named("a");
-        let on_eq = Arc::clone(&key.on_eq);
-        queue.add(key_named("b"));
-        queue.add(key);
-        on_eq.store(true, SeqCst);
-        let held = queue.get_many(2).wait();
-        assert_eq!(held.iter().map(|held| held.key().name).collect::<Vec<_>>(), ["b"]);
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(panics(|| pin!(queue.get_many(2)).poll(&mut context).is_ready()));
-        assert!(panics(|| pin!(queue.get()).poll(&mut context).is_ready()));
-        on_eq.store(false, SeqCst);
-        assert_eq!(queue.len(), 1);
-        assert_eq!(queue.try_get().unwrap().key().name, "a");
-        assert_eq!(queue.add(key_named("a")), Added::Waiting);
-    }
-}
-
 /// Above an injected queue, the key is compared with others when it is delayed, but not when it
 /// becomes ready.
 #[test]
 fn a_key_that_panics_as_its_holder_delays_it_is_ready_again() {
-    let options = || Options::new().clock(ManualClock::new());
-    let paced = || options().min_interval(SECOND);
-    let over = |options| DelayingQueue::over(Arc::new(Queue::new()), options);
-    let queues = [(over(options()), false), (over(paced()), false), (over(paced()), true)];
-    for (queue, at_once) in queues {
-        queue.add_after(key_named("first"), SECOND);
-        let key = key_named("a");
-        let on_eq = Arc::clone(&key.on_eq);
-        queue.add(key);
-        let held = queue.try_get().unwrap();
-        on_eq.store(true, SeqCst);
-        assert!(panics(|| if at_once { held.requeue() } else { held.requeue_after(SECOND) }));
-        on_eq.store(false, SeqCst);
-        assert_eq!((queue.len(), queue.waiting()), (1, 1));
-    }
+    let options = Options::new().clock(ManualClock::new());
+    let queue = DelayingQueue::over(Arc::new(Queue::new()), options);
+    queue.add_after(key_named("first"), SECOND);
+    let key = key_named("a");
+    let on_eq = Arc::clone(&key.on_eq);
+    queue.add(key);
+    let held = queue.try_get().unwrap();
+    on_eq.store(true, SeqCst);
+    assert!(panics(|| held.requeue_after(SECOND)));
+    on_eq.store(false, SeqCst);
+    assert_eq!((queue.len(), queue.waiting()), (1, 1));
 }
 
 #[test]

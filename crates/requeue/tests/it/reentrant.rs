@@ -207,38 +207,6 @@ fn a_waker_may_use_its_queue_as_it_is_woken_and_dropped() {
     assert!(drain.poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
 
-#[test]
-fn under_a_minimum_interval_keys_and_wakers_may_use_the_queue() {
-    let (clock, access) = (ManualClock::new(), QueueAccess::default());
-    let queue = DelayingQueue::with(Options::new().clock(&clock).min_interval(SECOND));
-    let seen = queue.clone();
-    let look_at = move || {
-        let _ = seen.waiting();
-    };
-    assert!(access.set(Box::new(look_at)).is_ok());
-    let key = |name| ReentrantKey { name, access: Arc::clone(&access) };
-    // Delayed, merged, delayed by its guard; forgotten as others are taken.
-    for _round in 0..3 {
-        queue.add(key(1));
-        queue.add(key(2));
-        for held in queue.get_many(2).wait() {
-            queue.add(held.key().clone());
-            queue.add(held.key().clone());
-            held.requeue();
-        }
-        clock.advance(SECOND);
-    }
-    // The getter that takes one of two keys wakes the next getter.
-    drop(queue.get_many(2).wait());
-    let waker = Waker::from(Arc::new(ReentrantWaker(Arc::clone(&access))));
-    let mut get = pin!(queue.get());
-    assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    queue.add(key(3));
-    queue.add(key(4));
-    let _held = queue.get().wait();
-    assert!(get.poll(&mut Context::from_waker(&waker)).is_ready());
-}
-
 fn panics<T>(f: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(f)).is_err()
 }

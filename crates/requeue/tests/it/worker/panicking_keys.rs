@@ -235,40 +235,21 @@ fn a_key_that_always_panics_before_its_handler_is_called_dies() {
 
 #[test]
 fn a_key_that_cannot_be_delayed_is_ready_again_and_its_runner_pauses() {
-    for options in [Options::new(), Options::new().min_interval(SECOND)] {
-        let clock = ManualClock::new();
-        let queue = comparing_queue(options.clock(&clock));
-        let worker = worker_of(queue, clock, 9, Outcome::Retry);
-        worker.queue.add_after(good("other"), MINUTE); // so that there is a key to compare with
-        let (bad, panics) = panicking("bad");
-        worker.queue.add(bad);
-        panics.on_eq.store(true, SeqCst);
-        for _ in 0..3 {
-            assert_eq!(worker.run(), []);
-            assert_eq!((worker.queue.len(), worker.queue.waiting()), (1, 1));
-            worker.clock.advance(SECOND);
-        }
-        panics.on_eq.store(false, SeqCst);
-        assert_eq!(worker.run(), [("bad", 1)]);
-        assert_eq!((worker.queue.len(), worker.queue.waiting()), (0, 2));
-    }
-}
-
-#[test]
-fn a_key_that_panics_when_its_attempt_is_cancelled_is_ready_again() {
-    let queue = comparing_queue(Options::new().clock(ManualClock::new()).min_interval(SECOND));
-    let executor = Executor::default();
-    let running = Worker::new(&queue)
-        .spawn_with(executor.spawner(), |_| std::future::pending::<Result<(), _>>());
-    queue.add_after(good("other"), MINUTE); // so that there is a key to compare with
+    let clock = ManualClock::new();
+    let queue = comparing_queue(Options::new().clock(&clock));
+    let worker = worker_of(queue, clock, 9, Outcome::Retry);
+    worker.queue.add_after(good("other"), MINUTE); // so that there is a key to compare with
     let (bad, panics) = panicking("bad");
-    queue.add(bad);
-    executor.run();
-    assert_eq!(running.keys().len(), 1);
+    worker.queue.add(bad);
     panics.on_eq.store(true, SeqCst);
-    executor.abort();
+    for _ in 0..3 {
+        assert_eq!(worker.run(), []);
+        assert_eq!((worker.queue.len(), worker.queue.waiting()), (1, 1));
+        worker.clock.advance(SECOND);
+    }
     panics.on_eq.store(false, SeqCst);
-    assert_eq!(queue.len(), 1);
+    assert_eq!(worker.run(), [("bad", 1)]);
+    assert_eq!((worker.queue.len(), worker.queue.waiting()), (0, 2));
 }
 
 #[test]
