@@ -294,8 +294,6 @@ impl From<DiskError> for CliError {
                 .hint(format!("to list all damage: requeue verify DIR; then {SALVAGE_HINT}")),
             DiskError::NotEmpty { .. } => CliError::from_error(Exit::Failed, &error)
                 .hint("use a directory that does not exist yet"),
-            DiskError::Newer { .. } => CliError::from_error(Exit::Failed, &error)
-                .hint("use the version of requeue that wrote it, or a newer one"),
             DiskError::Full { .. } => {
                 CliError::from_error(Exit::Unavailable, &error).hint("free some space on that disk")
             }

@@ -61,6 +61,9 @@ const HAS_RESULT: u64 = 1 << 16;
 const NEXT_OF_JOB: u64 = 1 << 17;
 /// All other bits are invalid.
 const KNOWN: u64 = (1 << 18) - 1;
+/// All flags of complete records.
+#[cfg(test)]
+pub(crate) const ALL_IN_TABLES: u64 = KNOWN & !(BODY | NEXT_SAME | FAILURES_SAME);
 /// The body of the successor follows, is unchanged, or is that of the job.
 const NEXT_BODY: u64 = NEXT_SAME | NEXT_OF_JOB;
 
@@ -475,30 +478,23 @@ pub(crate) fn id(bytes: &mut Bytes<'_>) -> Result<JobId, Malformed> {
 
 // Settings and schedules.
 
-pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &Settings) {
-    put_duration(out, settings.lease);
-    put_duration(out, settings.backoff.base);
-    put_duration(out, settings.backoff.max);
-    out.push(settings.backoff.jitter_percent);
-    put_number(out, settings.max_attempts.into());
-    put_number(out, settings.concurrency.map_or(0, |limit| u64::from(limit) + 1));
-    out.push(settings.paused.into());
-    put_duration(out, settings.retention.age);
-    put_number(out, settings.retention.count as u64);
-}
-
-// The flags of what settings of format 3 have besides, from the lowest bit.
-const HAS_RATE: u64 = 1;
-const HAS_AGEING: u64 = 2;
-const NO_AGEING: u64 = 4;
-const KEEPS_DONE: u64 = 8;
-const HAS_PUSH: u64 = 16;
+// The flags of settings, from the lowest bit.
+const HAS_CONCURRENCY: u64 = 1;
+const PAUSED: u64 = 1 << 1;
+const HAS_RATE: u64 = 1 << 2;
+const HAS_AGEING: u64 = 1 << 3;
+const NO_AGEING: u64 = 1 << 4;
+const KEEPS_DONE: u64 = 1 << 5;
+const HAS_PUSH: u64 = 1 << 6;
+/// All other bits are invalid.
+const KNOWN_SETTINGS: u64 = (1 << 7) - 1;
 /// The ageing without a flag. It belongs to the format, also if the default of settings changes.
 const USUAL_AGEING: Option<Duration> = Some(Duration::from_secs(600));
 
-/// Writes the settings that formats before 3 do not have.
-pub(crate) fn put_more_settings(out: &mut Vec<u8>, settings: &Settings) {
+pub(crate) fn put_settings(out: &mut Vec<u8>, settings: &Settings) {
     let mut flags = 0;
+    flags |= if settings.concurrency.is_some() { HAS_CONCURRENCY } else { 0 };
+    flags |= if settings.paused { PAUSED } else { 0 };
     flags |= if settings.rate.is_some() { HAS_RATE } else { 0 };
     flags |= match settings.ageing {
         ageing if ageing == USUAL_AGEING => 0,
@@ -508,6 +504,15 @@ pub(crate) fn put_more_settings(out: &mut Vec<u8>, settings: &Settings) {
     flags |= if settings.keep_done.is_some() { KEEPS_DONE } else { 0 };
     flags |= if settings.push.is_some() { HAS_PUSH } else { 0 };
     put_number(out, flags);
+    put_duration(out, settings.lease);
+    put_duration(out, settings.backoff.base);
+    put_duration(out, settings.backoff.max);
+    out.push(settings.backoff.jitter_percent);
+    put_number(out, settings.max_attempts.into());
+    put_retention(out, settings.retention);
+    if let Some(limit) = settings.concurrency {
+        put_number(out, limit.into());
+    }
     if let Some(rate) = settings.rate {
         put_number(out, rate.jobs.into());
         put_duration(out, rate.per);
@@ -517,8 +522,7 @@ pub(crate) fn put_more_settings(out: &mut Vec<u8>, settings: &Settings) {
         put_duration(out, ageing);
     }
     if let Some(keep) = settings.keep_done {
-        put_duration(out, keep.age);
-        put_number(out, keep.count as u64);
+        put_retention(out, keep);
     }
     if let Some(push) = &settings.push {
         put_bytes(out, push.config.as_bytes());
@@ -526,42 +530,47 @@ pub(crate) fn put_more_settings(out: &mut Vec<u8>, settings: &Settings) {
     }
 }
 
-/// Reads the settings that formats before 3 do not have.
-pub(crate) fn more_settings(
-    bytes: &mut Bytes<'_>,
-    settings: &mut Settings,
-) -> Result<(), Malformed> {
+pub(crate) fn settings(bytes: &mut Bytes<'_>) -> Result<Settings, Malformed> {
     let flags = bytes.number()?;
-    if flags >= 2 * HAS_PUSH || flags & (HAS_AGEING | NO_AGEING) == HAS_AGEING | NO_AGEING {
+    let has = |flag| flags & flag != 0;
+    if has(!KNOWN_SETTINGS) || has(HAS_AGEING) && has(NO_AGEING) {
         return Err(Malformed("settings have unknown flags"));
     }
-    // Only these are checked: the others may come from an earlier version, which accepted more.
-    let mut new = Settings::default();
-    new.ageing = USUAL_AGEING;
-    if flags & HAS_RATE != 0 {
+    let mut settings = Settings::default();
+    settings.lease = duration(bytes)?;
+    let (base, max) = (duration(bytes)?, duration(bytes)?);
+    settings.backoff = Backoff { base, max, jitter_percent: bytes.byte()? };
+    settings.max_attempts = bytes.number32()?;
+    settings.retention = retention(bytes)?;
+    settings.paused = has(PAUSED);
+    settings.concurrency = if has(HAS_CONCURRENCY) { Some(bytes.number32()?) } else { None };
+    if has(HAS_RATE) {
         let jobs = bytes.number32()?;
         let (per, burst) = (duration(bytes)?, bytes.number32()?);
-        new.rate = Some(Rate { jobs, per, burst: Some(burst).filter(|burst| *burst > 0) });
+        settings.rate = Some(Rate { jobs, per, burst: Some(burst).filter(|burst| *burst > 0) });
     }
-    if flags & NO_AGEING != 0 {
-        new.ageing = None;
-    } else if flags & HAS_AGEING != 0 {
-        new.ageing = Some(duration(bytes)?);
-    }
-    if flags & KEEPS_DONE != 0 {
-        let age = duration(bytes)?;
-        let count = usize::try_from(bytes.number()?);
-        let count = count.map_err(|_| Malformed("a number is too large"))?;
-        new.keep_done = Some(Retention { age, count });
-    }
-    if flags & HAS_PUSH != 0 {
+    settings.ageing = match flags & (HAS_AGEING | NO_AGEING) {
+        0 => USUAL_AGEING,
+        HAS_AGEING => Some(duration(bytes)?),
+        _ => None,
+    };
+    settings.keep_done = if has(KEEPS_DONE) { Some(retention(bytes)?) } else { None };
+    if has(HAS_PUSH) {
         let config = bytes.text()?.to_owned();
-        new.push = Some(PushSetting { config, secrets: bytes.text()?.to_owned().into() });
+        settings.push = Some(PushSetting { config, secrets: bytes.text()?.to_owned().into() });
     }
-    new.check().map_err(|_| Malformed("settings are out of range"))?;
-    (settings.rate, settings.ageing, settings.keep_done) = (new.rate, new.ageing, new.keep_done);
-    settings.push = new.push;
-    Ok(())
+    settings.check().map_err(|_| Malformed("settings are out of range"))?;
+    Ok(settings)
+}
+
+fn put_retention(out: &mut Vec<u8>, retention: Retention) {
+    put_duration(out, retention.age);
+    put_number(out, retention.count as u64);
+}
+
+fn retention(bytes: &mut Bytes<'_>) -> Result<Retention, Malformed> {
+    let (age, count) = (duration(bytes)?, usize::try_from(bytes.number()?));
+    Ok(Retention { age, count: count.map_err(|_| Malformed("a number is too large"))? })
 }
 
 /// Writes how much of a rate limit is used.
@@ -573,22 +582,6 @@ pub(crate) fn put_rate_use(out: &mut Vec<u8>, rate_use: &RateUse) {
 /// Reads how much of a rate limit is used.
 pub(crate) fn rate_use(bytes: &mut Bytes<'_>) -> Result<RateUse, Malformed> {
     Ok(RateUse { parts: bytes.number()?, at: time(bytes.number()?) })
-}
-
-pub(crate) fn settings(bytes: &mut Bytes<'_>) -> Result<Settings, Malformed> {
-    let mut settings = Settings::default();
-    settings.lease = duration(bytes)?;
-    let (base, max) = (duration(bytes)?, duration(bytes)?);
-    settings.backoff = Backoff { base, max, jitter_percent: bytes.byte()? };
-    settings.max_attempts = bytes.number32()?;
-    let concurrency = bytes.number()?.checked_sub(1);
-    let too_large = |_| Malformed("a number is too large");
-    settings.concurrency = concurrency.map(u32::try_from).transpose().map_err(too_large)?;
-    settings.paused = bytes.byte()? != 0;
-    let age = duration(bytes)?;
-    let count = usize::try_from(bytes.number()?).map_err(too_large)?;
-    settings.retention = Retention { age, count };
-    Ok(settings.clamped())
 }
 
 pub(crate) fn put_schedule(out: &mut Vec<u8>, schedule: &Schedule) {
@@ -635,69 +628,6 @@ fn duration(bytes: &mut Bytes<'_>) -> Result<Duration, Malformed> {
 mod tests {
     use super::*;
     use crate::job_table::LayerEntry;
-    use crate::simulated_disk::SimulatedDisk;
-    use crate::state::SCHEDULES;
-    use crate::tables::{self, Entry, Tables, Tree};
-
-    /// Earlier versions accepted such settings, and directories contain them.
-    #[test]
-    fn settings_that_contradict_themselves_are_read_as_valid_ones() {
-        let mut old = Settings::default();
-        old.backoff.base = old.backoff.max + Duration::from_secs(1);
-        (old.backoff.jitter_percent, old.concurrency) = (101, Some(0));
-        let mut written = Vec::new();
-        put_settings(&mut written, &old);
-        let Ok(read) = settings(&mut Bytes::new(&written)) else { panic!("it can be read") };
-        assert!(old.check().is_err());
-        assert_eq!(read, old.clamped());
-        assert_eq!(read.check(), Ok(()));
-    }
-
-    #[test]
-    fn a_push_target_is_kept_with_its_secrets() {
-        let mut pushed = Settings::default();
-        let (config, secrets) = ("{\"url\":\"https://é\"}".to_owned(), "whsec_1".to_owned().into());
-        pushed.push = Some(PushSetting { config, secrets });
-        let mut written = Vec::new();
-        put_more_settings(&mut written, &pushed);
-        let mut read = Settings::default();
-        let Ok(()) = more_settings(&mut Bytes::new(&written), &mut read) else {
-            panic!("it can be read")
-        };
-        assert_eq!(read, pushed);
-    }
-
-    /// A job that uses nothing new takes as many bytes as before.
-    #[test]
-    fn jobs_of_format_2_are_written_with_the_same_bytes() {
-        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/format-2");
-        let disk = SimulatedDisk::new();
-        for file in std::fs::read_dir(directory).unwrap() {
-            let file = file.unwrap();
-            disk.put(file.file_name().to_str().unwrap(), &std::fs::read(file.path()).unwrap());
-        }
-        let (tables, _) =
-            Tables::open(Arc::new(disk), tables::Options::for_memory(1 << 20)).unwrap();
-        let mut count = 0;
-        tables
-            .version()
-            .walk(Tree::Due, |entry, _, _| {
-                let Entry::Due { position, value: Some(value), .. } = entry else { return };
-                if position.list == SCHEDULES {
-                    return;
-                }
-                let Ok(Some((id, record))) = job_unless(value, |_| false) else {
-                    panic!("it can be read")
-                };
-                let mut written = Vec::new();
-                put_bytes(&mut written, id.as_str().as_bytes());
-                put_record(&mut written, &record, None);
-                assert_eq!(written, value, "{id}");
-                count += 1;
-            })
-            .unwrap();
-        assert!(count > 50, "{count}");
-    }
 
     /// An allocator that rounds up to multiples of 16 bytes takes 160 for a record.
     #[test]

@@ -53,15 +53,32 @@ pub enum DiskError {
         /// The directory.
         directory: String,
     },
-    /// A newer version of this crate wrote the file. Nothing was changed.
-    #[error("{file} has format {found}, but this version reads formats up to {known}")]
-    Newer {
+    /// Another version of this crate wrote the file, in a format that this one does not read.
+    /// Nothing was changed.
+    #[error(
+        "{file} has format {found}, but this version reads only format {expected}: export the \
+         directory with the version that wrote it (`requeue export`), and import it with this one \
+         (`requeue import`)"
+    )]
+    Format {
         /// The file's name.
         file: String,
-        /// The format of the file.
-        found: u32,
-        /// The newest format that this version can read.
-        known: u32,
+        /// The number of its format, and its magic bytes.
+        found: String,
+        /// The number of the format that this version reads, and the magic bytes.
+        expected: String,
+    },
+    /// A newer version of this crate has used a feature that this one does not know. Nothing was
+    /// changed.
+    #[error(
+        "{file} lists features that this version does not know: {features}. Use the version that \
+         wrote it, or a newer one"
+    )]
+    Features {
+        /// The name of the manifest.
+        file: String,
+        /// The names of the unknown features, separated by commas.
+        features: String,
     },
     /// The disk is full: new jobs are refused. A reserve in the log is kept for claiming and
     /// settling the jobs that are stored.
@@ -87,6 +104,11 @@ pub enum DiskError {
 }
 
 impl DiskError {
+    /// Whether another version wrote the file, so that it is neither readable nor damaged.
+    pub(crate) fn is_other_version(&self) -> bool {
+        matches!(self, DiskError::Format { .. } | DiskError::Features { .. })
+    }
+
     /// For `map_err`: adds the action and the file to an I/O error.
     pub(crate) fn io(verb: &'static str, file: &str) -> impl FnOnce(io::Error) -> DiskError {
         let file = file.to_owned();

@@ -113,11 +113,9 @@ pub(crate) mod entry {
     pub(crate) const SCHEDULE: u8 = 3;
     pub(crate) const NO_SCHEDULE: u8 = 4;
     pub(crate) const COUNTERS: u8 = 5;
-    /// From format 3 on, instead of `SETTINGS`.
-    pub(crate) const ALL_SETTINGS: u8 = 6;
-    pub(crate) const RATE_USE: u8 = 7;
+    pub(crate) const RATE_USE: u8 = 6;
     /// The number belongs to another kind from now on, which has taken the place of an idle one.
-    pub(crate) const RENAMED: u8 = 8;
+    pub(crate) const RENAMED: u8 = 7;
 }
 
 /// Memory of a job besides its id and body: record, entry, bucket entry and allocations.

@@ -62,7 +62,7 @@
 //! | a table is missing or incomplete after a crash | The store rebuilds it from the log, which is kept until it is no longer needed for that. [`DiskStore::repaired`] lists such tables. |
 //! | bytes on disk have changed | If the store cannot repair the damage, it fails when the directory is opened or when the damaged part is read. |
 //! | another process has the directory open | Opening fails with [`DiskError::InUse`], which names the directory and the process. |
-//! | a newer version wrote the directory | Opening fails with [`DiskError::Newer`]. Nothing is changed. |
+//! | a version with another format wrote the directory | Opening fails with [`DiskError::Format`] or [`DiskError::Features`]. Nothing is changed. |
 //!
 //! [`Store::status`](requeue_jobs::Store::status) reports what is wrong at the moment, since when, and
 //! why, and measurements of the disk, the log, the tables and the memory.
@@ -71,10 +71,9 @@
 //!
 //! [`DiskStore::backup`] copies a store while it is in use. [`verify`](verify()) checks a directory
 //! or a backup. [`Salvage`] reads what is left of a damaged directory. `requeue_jobs::transfer` exports jobs as JSON Lines and imports them into any
-//! store: use it to move to another store, or to go back from a newer format.
+//! store: use it to move to another store, or to a version with another format.
 //!
-//! `docs/disk-format.md` specifies every byte of the files. Every later version can open a
-//! directory of every released format.
+//! `docs/disk-format.md` specifies every byte of the files.
 
 mod backup;
 mod bytes;
@@ -83,6 +82,7 @@ mod disk;
 mod due_buckets;
 mod error;
 mod flush;
+mod format;
 #[cfg(test)]
 #[path = "../tests/it/support/forwarding.rs"]
 mod forwarding;

@@ -38,7 +38,7 @@ pub(crate) use spares::{Maker, Purpose, RESERVE, Spares};
 use crate::disk::{Disk, DiskFile};
 use crate::error::DiskError;
 use chain::Chain;
-use frame::{BLOCK, FORMAT, Frame, FrameKind, Header, MAX_COPIES, frame_len};
+use frame::{BLOCK, Frame, FrameKind, Header, MAX_COPIES, frame_len};
 use segment::{Found, Segment};
 use segment_file::SegmentFile;
 use std::collections::hash_map::RandomState;
@@ -397,7 +397,7 @@ impl Log {
         let name = segment_name(number);
         // Never 0: unused bytes are 0.
         let mark = RandomState::new().hash_one(number) as u32 | 1;
-        let header = Header { format: FORMAT, number, first_group, bytes, mark };
+        let header = Header { number, first_group, bytes, mark };
         let named = || -> io::Result<()> {
             spare.file.write_at(&header.encode(), 0)?;
             spare.file.sync()?;

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   magic 8 bytes | format u32 | crc u32 | length of the rest u64          LE
+//!   features in use: their number varint, then of each: its name           varint length, bytes
 //!   flushed_through, live, next flush, next file                           varints
-//!   log_end: last group, its segment                                       varints, from format 2 on
+//!   log_end: last group, its segment                                       varints
 //!   runs of due, runs of ids: number of them varint, then of each:
 //!     lo, hi, generation, clean                                            varints
 //!     from                                                                 varint length, bytes
@@ -18,6 +19,7 @@
 use crate::bytes::put_number;
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
+use crate::format::{self, FORMAT};
 use crate::log::LogEnd;
 use crate::tables::Version;
 use crate::tables::range_tombstones::{RangeTombstone, RangeTombstones};
@@ -25,10 +27,7 @@ use crate::tables::run::Run;
 use crate::tables::table::{self, take, take_counted, take_varint};
 use std::sync::Arc;
 
-/// The newest format of manifests that this version can read.
-pub(crate) const FORMAT: u32 = 3;
-
-const MAGIC: [u8; 8] = *b"rqmanif\n";
+const MAGIC: [u8; 8] = *b"rq-man\r\n";
 
 /// No file, flush or group has a larger number. Counting to it takes centuries.
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;
@@ -36,7 +35,11 @@ pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 /// The largest manifest, in bytes. Ten thousand kinds and a million tables need less.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Bytes of the head, which has the same layout in every format.
+/// The largest number of features in use, and the longest name of one.
+const MAX_FEATURES: u64 = 64;
+const MAX_NAME: usize = 64;
+
+/// Bytes of the head.
 const HEAD: usize = 24;
 
 pub(crate) fn name(number: u64) -> String {
@@ -86,6 +89,8 @@ pub(crate) struct TableRef {
 /// The bytes of the manifest of this number that describes `version`.
 pub(crate) fn encode(number: u64, version: &Version, next_file: u64) -> Vec<u8> {
     let mut bytes = vec![0; HEAD];
+    // No feature is in use.
+    put_number(&mut bytes, 0);
     let LogEnd { group, segment } = version.log_end;
     let (through, live) = (version.flushed_through, version.live);
     for number in [through, live, version.next_flush, next_file, group, segment] {
@@ -156,30 +161,26 @@ impl Manifest {
         let mut bytes = vec![0; size as usize];
         table::read(&*file, || name.clone(), &mut bytes, 0)?;
         let found_crc = u32::from_le_bytes(std::array::from_fn(|i| bytes[12 + i]));
-        if bytes[..8] != MAGIC || crc(number, &bytes) != found_crc {
+        if crc(number, &bytes) != found_crc {
             return Err(damaged(0, "the checksum is wrong"));
         }
-        let format = u32::from_le_bytes(std::array::from_fn(|i| bytes[8 + i]));
-        if format > FORMAT {
-            return Err(DiskError::Newer { file: name, found: format, known: FORMAT });
-        }
-        Manifest::decode(number, format, &bytes)
-            .ok_or_else(|| damaged(HEAD as u64, "the manifest is malformed"))
-    }
-
-    fn decode(number: u64, format: u32, bytes: &[u8]) -> Option<Manifest> {
+        let word = u32::from_le_bytes(std::array::from_fn(|i| bytes[8 + i]));
+        format::check(&name, MAGIC, &bytes[..8], word)?;
+        let malformed = || damaged(HEAD as u64, "the manifest is malformed");
         let (head, mut rest) = bytes.split_at(HEAD);
         let length = u64::from_le_bytes(std::array::from_fn(|i| head[16 + i]));
         if rest.len() as u64 != length {
-            return None;
+            return Err(malformed());
         }
-        let rest = &mut rest;
+        let features = take_features(&mut rest).ok_or_else(malformed)?;
+        format::check_features(&name, &features)?;
+        Manifest::decode(number, &mut rest).ok_or_else(malformed)
+    }
+
+    fn decode(number: u64, rest: &mut &[u8]) -> Option<Manifest> {
         let mut next = || take_varint(rest);
         let (flushed_through, live, next_flush, next_file) = (next()?, next()?, next()?, next()?);
-        let log_end = match format {
-            0 | 1 => LogEnd::default(),
-            _ => LogEnd { group: next()?, segment: next()? },
-        };
+        let log_end = LogEnd { group: next()?, segment: next()? };
         let (due, ids) = (take_runs(rest)?, take_runs(rest)?);
         let mut range_tombstones = Vec::new();
         for _ in 0..take_varint(rest)? {
@@ -252,6 +253,13 @@ impl Manifest {
     pub(crate) fn tables(&self) -> impl Iterator<Item = TableRef> {
         self.due.iter().chain(&self.ids).flat_map(|run| run.tables.iter().copied())
     }
+}
+
+/// The names of the features in use.
+fn take_features<'a>(rest: &mut &'a [u8]) -> Option<Vec<&'a str>> {
+    let count = take_varint(rest).filter(|count| *count <= MAX_FEATURES)?;
+    let name = |_| str::from_utf8(take_counted(rest)?).ok().filter(|name| name.len() <= MAX_NAME);
+    (0..count).map(name).collect()
 }
 
 fn take_runs(rest: &mut &[u8]) -> Option<Vec<RunRef>> {

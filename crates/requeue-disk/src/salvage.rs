@@ -112,8 +112,8 @@ impl Salvage {
     /// Opens a directory for reading, and passes everything that is lost to `report`.
     ///
     /// Reads all files, which takes as long as [`verify`](crate::verify()). Fails with
-    /// [`DiskError::InUse`] if a store has the directory open, and with [`DiskError::Newer`] if a
-    /// newer version wrote it. Damage is not an error.
+    /// [`DiskError::InUse`] if a store has the directory open, and with [`DiskError::Format`] or
+    /// [`DiskError::Features`] if another version wrote it. Damage is not an error.
     pub fn open(
         directory: impl AsRef<Path>,
         report: impl FnMut(Loss) + Send + 'static,
@@ -145,7 +145,7 @@ impl Salvage {
         for number in manifest::numbers(&names).into_iter().rev() {
             match Manifest::read(disk, number) {
                 Ok(manifest) => manifests.push(manifest),
-                Err(error @ DiskError::Newer { .. }) => return Err(error),
+                Err(error) if error.is_other_version() => return Err(error),
                 Err(DiskError::Corrupt(corrupt)) => damaged.push(corrupt),
                 Err(error) => {
                     let what = crate::error::chain(&error);

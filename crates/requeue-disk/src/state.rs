@@ -176,9 +176,8 @@ impl State {
         if let Some(kind) = self.kinds.kind_mut(kind) {
             let settings = &kind.settings;
             kind.table.note(|out| {
-                out.push(entry::ALL_SETTINGS);
+                out.push(entry::SETTINGS);
                 codec::put_settings(out, settings);
-                codec::put_more_settings(out, settings);
             });
         }
         self.touch(kind);
@@ -411,7 +410,6 @@ impl State {
         (self.weight, self.hidden) = (0, 0);
         let mut frozen = Vec::new();
         let (mut blob, mut live) = (Vec::new(), 0);
-        stored_kinds::begin(&mut blob);
         for name in self.names.values() {
             let Some(kind) = self.kinds.kind_mut(name) else { continue };
             let consumed_below = kind.table.all_consumed_below();
@@ -503,11 +501,6 @@ fn replay_entry(
             kind.table.finish();
         }
         entry::SETTINGS => kind.settings = codec::settings(changes)?,
-        entry::ALL_SETTINGS => {
-            let mut settings = codec::settings(changes)?;
-            codec::more_settings(changes, &mut settings)?;
-            kind.settings = settings;
-        }
         entry::RATE_USE => {
             kind.rate_use = codec::rate_use(changes)?;
             kind.table.logged_rate_use = kind.rate_use;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   header, 64 bytes at 0                    frame, a multiple of 8 bytes, from 4096 on
-//!    0  "rq-log\r\n"                          0  mark of the segment    u32
-//!    8  format                  u32           4  checksum of the rest   u32
+//!    0  "rq-seg\r\n"                          0  mark of the segment    u32
+//!    8  format: 1               u32           4  checksum of the rest   u32
 //!   12  checksum of the rest    u32           8  bytes of payload       u32
 //!   16  number of the segment   u64          12  1 data, 2 closing      u32
 //!   24  number of its 1st group u64          16  number of the group    u64
@@ -17,17 +17,16 @@
 //! checksum. So have bytes in a job's body that look like a frame.
 
 use crate::error::{Corrupt, DiskError};
+use crate::format::{self, FORMAT};
 use crc32fast::Hasher;
 
-const MAGIC: [u8; 8] = *b"rq-log\r\n";
-
-/// The newest format. Later formats keep the header's 64 bytes as they are.
-pub(crate) const FORMAT: u32 = 3;
+const MAGIC: [u8; 8] = *b"rq-seg\r\n";
 
 pub(super) const HEADER: usize = 64;
 
 /// The largest unit that a disk is expected to write completely or not at all, and to destroy if it
-/// fails to write it.
+/// fails to write it. The header has a block of its own, so that no failed write of a group can
+/// destroy it: frames begin at this offset.
 pub(super) const BLOCK: usize = 4096;
 
 /// The largest number of groups at the beginning of a segment that are copies of groups in segments
@@ -44,7 +43,6 @@ pub(crate) const MAX_PAYLOAD: usize = 256 << 20;
 /// The first bytes of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) format: u32,
     pub(super) number: u64,
     /// When the segment began, all groups before this one were synced.
     pub(super) first_group: u64,
@@ -54,16 +52,10 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The offset of the first frame. Since format 2 the header has a block of its own, so that no
-    /// failed write of a group can destroy it.
-    pub(super) fn frames_at(&self) -> usize {
-        if self.format == 1 { HEADER } else { BLOCK }
-    }
-
     pub(super) fn encode(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&self.format.to_le_bytes());
+        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.first_group.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.bytes.to_le_bytes());
@@ -76,22 +68,11 @@ impl Header {
     /// A segment gets its name after its header is synced. So an invalid header is always damage,
     /// and never the effect of a power cut.
     pub(super) fn decode(file: &str, bytes: &[u8; HEADER]) -> Result<Header, DiskError> {
-        let damaged = |offset, what: &str| Corrupt::new(file, offset, what);
-        if bytes[..8] != MAGIC {
-            return Err(
-                damaged(0, "the file does not begin with the magic bytes of a segment").into()
-            );
-        }
         if header_sum(bytes) != u32_at(bytes, 12) {
-            return Err(damaged(0, "the checksum of the header is wrong").into());
+            return Err(Corrupt::new(file, 0, "the checksum of the header is wrong").into());
         }
-        let format = u32_at(bytes, 8);
-        if format > FORMAT {
-            let file = file.to_owned();
-            return Err(DiskError::Newer { file, found: format, known: FORMAT });
-        }
+        format::check(file, MAGIC, &bytes[..8], u32_at(bytes, 8))?;
         Ok(Header {
-            format,
             number: u64_at(bytes, 16),
             first_group: u64_at(bytes, 24),
             bytes: u64_at(bytes, 32),

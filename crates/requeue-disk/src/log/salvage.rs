@@ -4,7 +4,7 @@
 //! If the header of a segment is damaged, its frames are found by the mark that they begin with.
 
 use super::chain::Group;
-use super::frame::{self, BLOCK, FORMAT, FRAME, FrameKind, HEADER, Header};
+use super::frame::{self, BLOCK, FRAME, FrameKind, HEADER, Header};
 use super::segment::{self, scan, segment_name};
 use super::{LogOptions, MAX_PAYLOAD};
 use crate::disk::{Disk, DiskFile};
@@ -63,7 +63,7 @@ impl LogDamage {
 }
 
 impl SalvagedLog {
-    /// Reads all segments. Fails if a newer version wrote one of them.
+    /// Reads all segments. Fails if a version with another format wrote one of them.
     pub(crate) fn read(disk: &dyn Disk) -> Result<SalvagedLog, DiskError> {
         let mut log = SalvagedLog {
             segments: Vec::new(),
@@ -140,7 +140,7 @@ impl SalvagedLog {
                 self.synced = self.synced.max(header.first_group.saturating_sub(1));
                 header
             }
-            Err(error @ DiskError::Newer { .. }) => return Err(error),
+            Err(error) if error.is_other_version() => return Err(error),
             Err(error) => {
                 let Some(header) = find_header(&*file, &name, number, size) else {
                     self.lose(&name, 0..size, chain(&error), 0);
@@ -288,12 +288,12 @@ fn plausible(frame: &[u8], last: u64) -> Option<u64> {
     (valid && near).then_some(group)
 }
 
-/// What the first valid frame shows of a damaged header: the mark, and the format by its offset.
+/// What the first valid frame shows of a damaged header: the mark.
 fn find_header(file: &dyn DiskFile, name: &str, number: u64, size: u64) -> Option<Header> {
     let bytes = read(name, file, size);
     // Bytes that are no frame may look like the beginning of a long one.
     let mut budget = bytes.len().saturating_mul(MAX_CHECKED);
-    (HEADER..bytes.len()).step_by(8).find_map(|at| {
+    (BLOCK..bytes.len()).step_by(8).find_map(|at| {
         let (mark, length) = (bytes[at..].first_chunk()?, bytes[at..].get(8..12)?);
         let mark = u32::from_le_bytes(*mark);
         let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
@@ -301,8 +301,7 @@ fn find_header(file: &dyn DiskFile, name: &str, number: u64, size: u64) -> Optio
             return None;
         }
         budget = budget.checked_sub(length)?;
-        let format = if at < BLOCK { 1 } else { FORMAT };
-        let header = Header { format, number, first_group: 0, bytes: size, mark };
+        let header = Header { number, first_group: 0, bytes: size, mark };
         frame::decode(&bytes[at..], &header).is_ok().then_some(header)
     })
 }

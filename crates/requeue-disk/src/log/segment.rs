@@ -1,6 +1,6 @@
 //! A segment: one file of the log, and how it is read.
 
-use super::frame::{self, FRAME, Frame, HEADER, Header, frame_len};
+use super::frame::{self, BLOCK, FRAME, Frame, HEADER, Header, frame_len};
 use super::last_block::LastBlock;
 use super::segment_file::SegmentFile;
 use crate::disk::{Disk, DiskFile};
@@ -79,7 +79,7 @@ impl Segment {
 
     /// A segment of which only the header is known.
     pub(super) fn new(name: String, file: Arc<SegmentFile>, header: Header) -> Segment {
-        let (end, last) = (header.frames_at() as u64, header.first_group.saturating_sub(1));
+        let (end, last) = (BLOCK as u64, header.first_group.saturating_sub(1));
         let last_block = LastBlock::default();
         Segment { name, file, header, end, last_block, last, failed: false }
     }
@@ -89,7 +89,7 @@ impl Segment {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.end == self.header.frames_at() as u64
+        self.end == BLOCK as u64
     }
 
     pub(super) fn fits(&self, frame: usize) -> bool {
@@ -179,7 +179,7 @@ pub(super) fn scan<'a, E>(
     header: &Header,
     mut each: impl FnMut(Found<'a>) -> Result<(), E>,
 ) -> Result<Tail, E> {
-    let (mut offset, mut end) = (header.frames_at(), header.frames_at());
+    let (mut offset, mut end) = (BLOCK, BLOCK);
     let (mut hole, mut later) = (None, None);
     let mut last = header.first_group.saturating_sub(1);
     let mut budget = bytes.len().saturating_mul(MAX_IN_VAIN);

@@ -178,11 +178,6 @@ impl Change {
             entry::KEPT => Change::Kept(codec::id(bytes)?, Draft::read(bytes)?),
             entry::GONE => Change::Gone(codec::id(bytes)?),
             entry::SETTINGS => Change::Settings(codec::settings(bytes)?),
-            entry::ALL_SETTINGS => {
-                let mut settings = codec::settings(bytes)?;
-                codec::more_settings(bytes, &mut settings)?;
-                Change::Settings(settings)
-            }
             entry::RATE_USE => {
                 codec::rate_use(bytes)?;
                 Change::RateUse

@@ -550,12 +550,12 @@ impl TableParts {
         TableParts { first: None, parts: vec![part], harmless: Vec::new() }
     }
 
-    /// Fails only if a newer version wrote the table.
+    /// Fails only if a version with another format wrote the table.
     fn read(disk: &dyn Disk, tree: Tree, reference: &TableRef) -> Result<TableParts, DiskError> {
         let number = reference.number;
         let end = match TableEnd::read(disk, number) {
             Ok(end) => Some(end),
-            Err(error @ DiskError::Newer { .. }) => return Err(error),
+            Err(error) if error.is_other_version() => return Err(error),
             Err(DiskError::Corrupt(corrupt)) if corrupt.what != "the file is missing" => {
                 return Ok(TableParts::without_footer(disk, tree, reference, corrupt));
             }
@@ -577,9 +577,6 @@ impl TableParts {
                 for block in 0..table.index.len() {
                     reader.block(table.index.range(block), Some(table.index.key(block)));
                 }
-            }
-            Err(DiskError::Newer { file, found, known }) => {
-                return Err(DiskError::Newer { file, found, known });
             }
             Err(error) => {
                 let stopped = reader.search(index_at);

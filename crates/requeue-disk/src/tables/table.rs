@@ -20,16 +20,14 @@ use super::keys::{Order, Prefix, due_key, varint};
 use crate::bytes::put_number;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError};
+use crate::format::{self, FORMAT};
 use std::cmp::Ordering;
 use std::io;
 use std::sync::Arc;
 
-/// The newest format of tables that this version can read.
-pub(crate) const FORMAT: u32 = 2;
+const MAGIC: [u8; 8] = *b"rq-tab\r\n";
 
-const MAGIC: [u8; 8] = *b"rqtable\n";
-
-/// Bytes of the tail (crc, length, format and magic), which has the same layout in every format.
+/// Bytes of the tail: crc, length, format and magic.
 const TAIL: usize = 20;
 
 /// Bytes of a checksum.
@@ -142,12 +140,10 @@ impl TableEnd {
         let mut footer = vec![0; footer_len as usize];
         read(&*file, || name.clone(), &mut footer, footer_at)?;
         footer.extend_from_slice(&tail[CRC..]);
-        if tail[12..] != MAGIC || crc(number, footer_at, &footer) != tail_crc {
+        if crc(number, footer_at, &footer) != tail_crc {
             return Err(damaged(footer_at, "the checksum of the footer is wrong"));
         }
-        if format > FORMAT {
-            return Err(DiskError::Newer { file: name, found: format, known: FORMAT });
-        }
+        format::check(&name, MAGIC, &tail[12..], format)?;
         footer.truncate(footer_len as usize);
         let footer = Footer::decode(&footer)
             .filter(|footer| footer.number == number)

@@ -142,7 +142,9 @@ fn open(original: &Original, disk: &SimulatedDisk, wrong: Wrong) -> Result<Outco
     let opened = DiskStore::open_on(Arc::new(disk.snapshot()), small(&wall_clock));
     let store = match opened {
         Ok(store) => store,
-        Err(DiskError::Corrupt(_) | DiskError::Newer { .. }) => return Ok(Outcome::NotOpened),
+        Err(DiskError::Corrupt(_) | DiskError::Format { .. } | DiskError::Features { .. }) => {
+            return Ok(Outcome::NotOpened);
+        }
         // A directory without its first file is missing something.
         Err(error) => return Err(format!("neither opened nor damaged: {error}")),
     };
@@ -192,7 +194,7 @@ fn check(originals: &[Original], seed: u64) -> Result<(Outcome, bool), String> {
     let verified = verify_on(&disk, |_| ()).map(|verified| verified.is_sound());
     let sound = match verified {
         Ok(sound) => sound,
-        Err(DiskError::Newer { .. }) => false,
+        Err(DiskError::Format { .. } | DiskError::Features { .. }) => false,
         Err(error) => return Err(failed(format!("not verified: {error}"))),
     };
     let read = !matches!(outcome, Outcome::NotOpened | Outcome::NotRead);

@@ -1,11 +1,9 @@
-//! Directories of every released format can be opened, and contain the same jobs as when they were
-//! written.
+//! A directory that was written when the format was specified still opens, and contains the same
+//! jobs. So a change of the format by accident is found.
 //!
 //! `REQUEUE_WRITE_FIXTURE=1 cargo test -p requeue-disk --test it -- --ignored format` writes the
-//! fixture of the current format again. Do this only for a format that is not released: fixtures of
-//! released formats never change.
+//! directory again. Do this only while the format is not released.
 
-use crate::support::format_reader;
 use crate::support::sample_data::{
     BEGAN_AT, SampleWriter, StoreContents, beginning, kind, read_contents,
 };
@@ -13,9 +11,8 @@ use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{Disk, DiskStore, Options, verify_on};
 use requeue_jobs::{
-    Body, Claim, ClaimedJob, Due, Fence, JobId, JobState, JobView, MemoryStore, Mode, Priority,
-    Put, Rate, Receipt, Retention, Settings, Settle, Settled, Settlement, Store, Timestamp,
-    WallClock, WorkerName,
+    Body, Claim, Due, Fence, JobId, JobView, MemoryStore, Mode, Priority, Put, Receipt, Settings,
+    Settle, Settled, Settlement, Store, Timestamp, WallClock, WorkerName,
 };
 use requeue_testkit::block_on;
 use std::fmt::Write;
@@ -24,17 +21,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The format of the log and of manifests that this version writes.
-const NEWEST: u32 = 3;
-
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// A copy of a fixture.
-fn copy(format: u32) -> SimulatedDisk {
+/// A copy of the fixture.
+fn copy() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
-    for entry in fs::read_dir(fixtures().join(format!("format-{format}"))).unwrap() {
+    for entry in fs::read_dir(fixtures().join("format-1")).unwrap() {
         let entry = entry.unwrap();
         disk.put(entry.file_name().to_str().unwrap(), &fs::read(entry.path()).unwrap());
     }
@@ -85,7 +79,7 @@ fn tell(seen: &StoreContents, now: Timestamp, receipts: &[Receipt]) -> String {
             settings.retention.count
         )
         .unwrap();
-        tell_new_settings(&mut text, settings);
+        tell_optional_settings(&mut text, settings);
         for schedule in schedules {
             writeln!(
                 text,
@@ -111,13 +105,16 @@ fn tell(seen: &StoreContents, now: Timestamp, receipts: &[Receipt]) -> String {
     text
 }
 
-/// Settings that format 3 has brought, if they differ from the default.
-fn tell_new_settings(text: &mut String, settings: &Settings) {
+/// Settings that are not always set, if they differ from the default.
+fn tell_optional_settings(text: &mut String, settings: &Settings) {
     if let Some(rate) = settings.rate {
         writeln!(text, "rate: {} per {:?}, burst {}", rate.jobs, rate.per, rate.bucket()).unwrap();
     }
     if settings.ageing != Settings::default().ageing {
         writeln!(text, "ageing: {:?}", settings.ageing).unwrap();
+    }
+    if let Some(push) = &settings.push {
+        writeln!(text, "push: {} {}", push.config, push.secrets.expose()).unwrap();
     }
     if let Some(keep) = settings.keep_done {
         writeln!(text, "keeps done jobs: {:?} and {}", keep.age, keep.count).unwrap();
@@ -203,7 +200,6 @@ fn write_the_fixture() {
     if std::env::var("REQUEUE_WRITE_FIXTURE").is_err() {
         return;
     }
-    let format = NEWEST;
     let (clock, wall_clock) = beginning();
     let disk = SimulatedDisk::new();
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
@@ -217,17 +213,17 @@ fn write_the_fixture() {
     let receipts = live(&memory, &clock);
     assert_eq!(told, tell(&read_contents(&memory), wall_clock.now(), &receipts));
 
-    let directory = fixtures().join(format!("format-{format}"));
+    let directory = fixtures().join("format-1");
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).unwrap();
     for name in disk.names().unwrap() {
         fs::write(directory.join(&name), disk.bytes(&name)).unwrap();
     }
-    fs::write(fixtures().join(format!("format-{format}.txt")), told).unwrap();
+    fs::write(fixtures().join("format-1.txt"), told).unwrap();
 }
 
-fn told(format: u32) -> String {
-    fs::read_to_string(fixtures().join(format!("format-{format}.txt"))).unwrap()
+fn told() -> String {
+    fs::read_to_string(fixtures().join("format-1.txt")).unwrap()
 }
 
 /// A clock that begins at the time when a fixture was written.
@@ -250,49 +246,26 @@ fn receipts(told: &str) -> Vec<Receipt> {
 }
 
 #[test]
-fn every_format_is_sound() {
-    for format in 1..=NEWEST {
-        let verified = verify_on(&copy(format), |_| ()).unwrap();
-        assert!(verified.is_sound() && verified.harmless.is_empty(), "{verified:?}");
-        assert_eq!(verified.orphans, Vec::<String>::new());
-    }
+fn the_fixture_is_sound() {
+    let verified = verify_on(&copy(), |_| ()).unwrap();
+    assert!(verified.is_sound() && verified.harmless.is_empty(), "{verified:?}");
+    assert_eq!(verified.orphans, Vec::<String>::new());
 }
 
 #[test]
-fn every_format_holds_what_it_held() {
-    for format in 1..=NEWEST {
-        let (disk, told) = (copy(format), told(format));
-        let (_, wall_clock) = then(&told);
-        for _opened_again in 0..3 {
-            let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
-            assert_eq!(tell(&read_contents(&store), wall_clock.now(), &receipts(&told)), told);
-            store.check();
-        }
-    }
-}
-
-#[test]
-fn a_closed_format_1_records_the_end_of_its_log() {
-    let (disk, told) = (copy(1), told(1));
+fn the_fixture_contains_what_it_contained() {
+    let (disk, told) = (copy(), told());
     let (_, wall_clock) = then(&told);
-    let open = |disk: &SimulatedDisk| {
-        DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).map(drop)
-    };
-    open(&disk).unwrap();
-    let mut names = disk.names().unwrap();
-    names.retain(|name| name.starts_with("log-"));
-    disk.remove(names.last().unwrap()).unwrap();
-    let error = open(&disk).unwrap_err().to_string();
-    assert!(error.contains(names.last().unwrap()), "{error}");
+    for _opened_again in 0..3 {
+        let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
+        assert_eq!(tell(&read_contents(&store), wall_clock.now(), &receipts(&told)), told);
+        store.check();
+    }
 }
 
 #[test]
-fn work_goes_on_with_every_format() {
-    (1..=NEWEST).for_each(work_goes_on);
-}
-
-fn work_goes_on(format: u32) {
-    let (disk, told) = (copy(format), told(format));
+fn work_goes_on_with_the_fixture() {
+    let (disk, told) = (copy(), told());
     let (clock, wall_clock) = then(&told);
     let store = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
     let before = read_contents(&store);
@@ -347,181 +320,4 @@ fn work_goes_on(format: u32) {
     assert!(claimed > 60, "{claimed}");
     drop(store);
     assert!(verify_on(&disk, |_| ()).unwrap().is_sound());
-}
-
-#[test]
-fn every_format_is_as_its_page_says() {
-    (1..=NEWEST).for_each(check_page);
-}
-
-fn check_page(format: u32) {
-    let disk = copy(format);
-    let contents = format_reader::read(&disk.names().unwrap(), |name| disk.bytes(name));
-    assert!(
-        contents.range_tombstones > 0 && contents.tombstones > 0 && contents.merged > 0,
-        "{contents:?}"
-    );
-    assert!(contents.runs.iter().all(|runs| *runs > 1), "{contents:?}");
-    // The fixture contains every flag, tag and list.
-    let new_flags = if format < 3 { 0 } else { 0b1_1100_0000_0000_0000 };
-    let in_both = 0b11_1110_1101_0011 | new_flags;
-    assert_eq!(contents.table_flags & contents.log_flags & in_both, in_both);
-    let log_flags = 0b11_1111_1111_1111 | new_flags;
-    assert_eq!(contents.log_flags, log_flags, "{:b}", contents.log_flags);
-    // Since format 3, settings have another tag.
-    let (tags, lists) = if format < 3 { (0b11_1111, 0b1111) } else { (0b1111_1011, (1 << 23) - 1) };
-    assert_eq!((contents.tags, contents.lists), (tags, lists), "{:b}", contents.lists);
-    assert_eq!(contents.log_end, (format > 1).then_some(true));
-    let live = told(format).lines().filter(|line| line.contains(", due ")).count();
-    assert_eq!(contents.jobs.len(), live);
-    for with in ["tables", "log"] {
-        let often = &contents.jobs[&("order.close".to_owned(), format!("{with}-failed-often"))];
-        assert_eq!((often.attempts, often.failures.len()), (7, 5));
-        assert_eq!(often.failures[4].2, "failure 7");
-    }
-    if format < 3 {
-        return;
-    }
-    assert_eq!(contents.settings, 0b1111, "every flag of settings");
-    assert!(contents.rate_uses["billing"].0 > 0 && contents.rate_uses["mail"] == (0, 0));
-    // Two tokens of 36,000,000 parts each, of which the time since then has refilled a few.
-    let (parts, at) = contents.rate_uses["sms"];
-    assert!((71_900_000..=72_000_000).contains(&parts) && at > BEGAN_AT, "{parts} at {at}");
-    for with in ["tables", "log"] {
-        let job = |name: &str| &contents.jobs[&("billing".to_owned(), format!("{with}-{name}"))];
-        for priority in 1..=9 {
-            let (waiting, leased) = (format!("waiting-{priority}"), format!("leased-{priority}"));
-            assert_eq!(job(&waiting).priorities, (priority, 0));
-            assert_eq!(job(&leased).priorities, (priority, 0));
-        }
-        assert_eq!(job("successor").priorities, (2, 6));
-        assert_eq!((job("dead").place.0, job("dead").priorities.0), (2, 7));
-        assert_eq!((job("done-urgent").place.0, job("done-urgent").priorities.0), (4, 4));
-        let result = |name: &str| job(name).result.as_deref();
-        assert_eq!((result("done"), result("done-empty")), (None, Some(&b""[..])));
-        assert_eq!(result("done-result"), Some(&br#"{"sent":1}"#[..]));
-        assert_eq!(job("done-result").body, b"");
-    }
-}
-
-fn claim(store: &DiskStore, of: &str, max: usize) -> Vec<ClaimedJob> {
-    let (kinds, worker) = (vec![kind(of)], WorkerName::new("w").unwrap());
-    let claim = Claim { kinds, max, lease: None, worker, nonce: 5 };
-    block_on(store.claim(claim)).unwrap().jobs
-}
-
-#[test]
-fn priorities_rates_and_done_jobs_work_with_every_format() {
-    (1..=NEWEST).for_each(new_features_work);
-}
-
-fn new_features_work(format: u32) {
-    let (disk, told) = (copy(format), told(format));
-    let (_, wall_clock) = then(&told);
-    let open = || DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
-    let store = open();
-    // Its three jobs in tables and three in the log are ready, and have no priority.
-    let mail = "mail";
-    let mut settings = block_on(store.settings(kind(mail))).unwrap();
-    assert_eq!((settings.rate, settings.keep_done), (None, None));
-    assert_eq!(settings.ageing, Settings::default().ageing);
-    let rate = Some(Rate { jobs: 1, per: Duration::from_secs(3600), burst: Some(5) });
-    (settings.rate, settings.ageing) = (rate, None);
-    settings.keep_done = Some(Retention { age: Duration::from_secs(3600), count: 100 });
-    block_on(store.set(kind(mail), settings.clone())).unwrap();
-    let put = |id: &str, priority: u8| {
-        let put = Put::new(kind(mail), JobId::new(id).unwrap(), Body::octets(*b"new").unwrap());
-        Put { priority: Priority::new(priority).unwrap(), ..put }
-    };
-    let puts = vec![put("low", 1), put("high", 9), put("tables-ready-2", 5)];
-    assert!(block_on(store.put(puts)).unwrap().iter().all(Result::is_ok));
-    drop(store);
-
-    let store = open();
-    let jobs = claim(&store, mail, 100);
-    let ids: Vec<_> = jobs.iter().map(|job| job.id().as_str()).collect();
-    assert_eq!(ids, ["high", "tables-ready-2", "low", "tables-ready-0", "tables-ready-1"]);
-    let result = Body::new(*b"result", "text/plain").unwrap();
-    for (job, action) in
-        jobs.iter().zip([Settlement::AckWith(result.clone()), Settlement::Ack, Settlement::Release])
-    {
-        let settle = Settle { receipt: job.receipt.clone(), action };
-        block_on(store.settle(vec![settle])).unwrap().remove(0).unwrap();
-    }
-    let before = tell(&read_contents(&store), wall_clock.now(), &[]);
-    drop(store);
-
-    for _opened_again in 0..2 {
-        let store = open();
-        assert_eq!(tell(&read_contents(&store), wall_clock.now(), &[]), before);
-        assert_eq!(block_on(store.settings(kind(mail))).unwrap(), settings);
-        let get = |id: &str| block_on(store.get(kind(mail), JobId::new(id).unwrap())).unwrap();
-        let (high, ready) = (get("high").unwrap(), get("tables-ready-2").unwrap());
-        assert_eq!((high.state, high.done.unwrap().result), (JobState::Done, Some(result.clone())));
-        assert_eq!((ready.state, ready.done.unwrap().result), (JobState::Done, None));
-        store.check();
-    }
-    let store = open();
-    // The job that was released has given its token back.
-    let ids = claim(&store, mail, 100);
-    assert_eq!(ids.iter().map(|job| job.id().as_str()).collect::<Vec<_>>(), ["low"]);
-    drop(store);
-    let verified = verify_on(&disk, |_| ()).unwrap();
-    assert!(verified.is_sound() && verified.harmless.is_empty(), "{verified:?}");
-}
-
-/// The formats of all segments and manifests, and of all tables.
-fn formats(disk: &SimulatedDisk) -> (Vec<u32>, Vec<u32>) {
-    let (mut logs, mut tables) = (Vec::new(), Vec::new());
-    for name in disk.names().unwrap() {
-        let (bytes, prefix) = (disk.bytes(&name), name.split('-').next().unwrap().to_owned());
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-        match &*prefix {
-            "log" | "manifest" => logs.push(word(8)),
-            "table" => tables.push(word(bytes.len() - 12)),
-            _ => {}
-        }
-    }
-    (logs, tables)
-}
-
-/// A directory that does not list the end of its log gets a manifest when it is closed.
-#[test]
-fn the_new_format_is_written_when_a_log_is_closed_for_the_first_time() {
-    let killed = copy(2);
-    killed.remove("manifest-0000000020").unwrap();
-    for (disk, told) in [(copy(1), told(1)), (killed, told(2))] {
-        let (_, wall_clock) = then(&told);
-        drop(DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap());
-        let (logs, _) = formats(&disk);
-        assert!(logs.contains(&3), "{logs:?}");
-    }
-}
-
-/// An older program refuses a newer format. So it can open the directory until this one has changed
-/// something.
-#[test]
-fn the_new_format_is_written_with_the_first_change() {
-    let (disk, told) = (copy(2), told(2));
-    let (_, wall_clock) = then(&told);
-    let open = || DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock)).unwrap();
-    let is_old = |disk: &SimulatedDisk| {
-        let (logs, tables) = formats(disk);
-        logs.iter().all(|format| *format == 2) && tables.iter().all(|format| *format == 1)
-    };
-    let store = open();
-    read_contents(&store);
-    drop(store);
-    assert!(is_old(&disk), "only read");
-    let store = open();
-    let put = Put::new(kind("mail"), JobId::new("new").unwrap(), Body::default());
-    block_on(store.put(vec![put])).unwrap().remove(0).unwrap();
-    assert!(formats(&disk).0.contains(&3), "before the change is acknowledged");
-    drop(store);
-    // The newest segment and the newest manifest.
-    let newest = |prefix: &str| {
-        let names = disk.names().unwrap().into_iter().filter(|name| name.starts_with(prefix));
-        disk.bytes(&names.max().unwrap())[8]
-    };
-    assert_eq!((newest("log-"), newest("manifest-")), (3, 3));
 }

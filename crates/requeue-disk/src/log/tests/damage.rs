@@ -1,7 +1,7 @@
 //! Damage is detected and reported; an incomplete write is not damage.
 
 use super::*;
-use crate::log::frame::{self, FORMAT, FrameKind, HEADER, Header};
+use crate::log::frame::{self, FrameKind, HEADER, Header};
 use crate::log::segment::segment_name;
 
 /// A log of three segments with two groups each, and a closing one.
@@ -20,7 +20,7 @@ fn closed() -> (SimulatedDisk, Groups) {
 
 /// A segment of these groups, one after the other.
 pub(super) fn segment(number: u64, first_group: u64, groups: &[(u64, &[u8])]) -> Vec<u8> {
-    let header = Header { format: FORMAT, number, first_group, bytes: SEGMENT, mark: 77 };
+    let header = Header { number, first_group, bytes: SEGMENT, mark: 77 };
     let mut bytes = header.encode().to_vec();
     bytes.resize(FIRST as usize, 0);
     let mut one = Vec::new();
@@ -123,20 +123,27 @@ fn damage_in_groups_that_the_tables_contain_is_found_only_by_verify() {
 }
 
 #[test]
-fn a_newer_format_is_refused() {
-    let (disk, _) = closed();
-    let mut bytes = disk.bytes(&segment_name(2));
-    bytes[8] = 4;
-    let sum = {
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&bytes[..12]);
-        hasher.update(&bytes[16..HEADER]);
-        hasher.finalize()
-    };
-    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
-    disk.put(&segment_name(2), &bytes);
-    let error = open_after(&disk, 0).err();
-    assert!(matches!(error, Some(DiskError::Newer { found: 4, known: 3, .. })), "{error:?}");
+fn another_format_is_refused() {
+    for (at, with, found) in
+        [(8, &[2][..], r#"2 ("rq-seg\r\n")"#), (3, b"log", r#"1 ("rq-log\r\n")"#)]
+    {
+        let (disk, _) = closed();
+        let mut bytes = disk.bytes(&segment_name(2));
+        bytes[at..at + with.len()].copy_from_slice(with);
+        let sum = {
+            let mut hasher = crc32fast::Hasher::new();
+            hasher.update(&bytes[..12]);
+            hasher.update(&bytes[16..HEADER]);
+            hasher.finalize()
+        };
+        bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+        disk.put(&segment_name(2), &bytes);
+        let Some(DiskError::Format { file, found: read, expected }) = open_after(&disk, 0).err()
+        else {
+            panic!("it is opened")
+        };
+        assert_eq!((file, &*read, &*expected), (segment_name(2), found, r#"1 ("rq-seg\r\n")"#));
+    }
 }
 
 #[test]
@@ -303,7 +310,7 @@ fn a_body_with_a_piece_of_this_log_is_not_taken_for_a_later_group() {
 
 #[test]
 fn a_frame_belongs_to_one_segment() {
-    let header = Header { format: FORMAT, number: 5, first_group: 1, bytes: SEGMENT, mark: 77 };
+    let header = Header { number: 5, first_group: 1, bytes: SEGMENT, mark: 77 };
     let mut bytes = Vec::new();
     frame::encode(&mut bytes, 9, FrameKind::Data, b"payload");
     frame::seal(&mut bytes, &header);

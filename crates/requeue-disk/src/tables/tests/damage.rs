@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// Replaces the contents of a file, for those who open it from now on.
-fn change(disk: &SimulatedDisk, name: &str, change: impl FnOnce(&mut [u8])) {
+fn change(disk: &SimulatedDisk, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = disk.bytes(name);
     change(&mut bytes);
     disk.put(name, &bytes);
@@ -228,17 +228,35 @@ fn a_directory_without_its_manifests_is_refused() {
 }
 
 #[test]
-fn a_newer_format_is_refused() {
-    let disk = SimulatedDisk::new();
-    let tables = open(&disk, small());
-    flush_jobs(&tables, 0..10);
-    drop(tables);
-    let name = manifest::name(2);
-    change(&disk, &name, |bytes| {
-        bytes[8] = 9;
-        let crc = manifest::crc(2, bytes);
-        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
-    });
-    let error = Tables::open(Arc::new(disk), small()).err().unwrap();
-    assert!(matches!(error, DiskError::Newer { found: 9, known: 3, .. }), "{error}");
+fn another_format_and_unknown_features_are_refused() {
+    // With other magic bytes, another number, and a list of one feature in place of the empty one.
+    for (at, removed, with, text) in [
+        (
+            3,
+            3,
+            &b"log"[..],
+            r#"manifest-0000000002 has format 1 ("rq-log\r\n"), but this version reads only format 1 ("rq-man\r\n")"#,
+        ),
+        (8, 1, &[9], r#"has format 9 ("rq-man\r\n"), but"#),
+        (
+            24,
+            1,
+            b"\x02\x05holds\x06groups",
+            "manifest-0000000002 lists features that this version does not know: holds, groups",
+        ),
+    ] {
+        let disk = SimulatedDisk::new();
+        let tables = open(&disk, small());
+        flush_jobs(&tables, 0..10);
+        drop(tables);
+        change(&disk, &manifest::name(2), |bytes| {
+            bytes.splice(at..at + removed, with.iter().copied());
+            let length = bytes.len() as u64 - 24;
+            bytes[16..24].copy_from_slice(&length.to_le_bytes());
+            let crc = manifest::crc(2, bytes);
+            bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        });
+        let error = Tables::open(Arc::new(disk), small()).err().unwrap();
+        assert!(error.is_other_version() && error.to_string().contains(text), "{error}");
+    }
 }

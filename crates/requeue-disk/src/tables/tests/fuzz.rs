@@ -18,8 +18,8 @@ use crate::tables::{Batch, SalvagedTables, TableCache, Tree, Version, block};
 use crate::verify_on;
 use requeue_jobs::rules::{Counters, Lease, List, RateUse, Record, Status, Successor};
 use requeue_jobs::{
-    Body, DoneView, FailedAttempt, Fence, Generation, JobId, Kind, Missed, Priority, Rate,
-    Retention, Schedule, Settings, Timestamp, WorkerName,
+    Body, DoneView, FailedAttempt, Fence, Generation, JobId, Kind, Missed, Priority, PushSetting,
+    Rate, Retention, Schedule, Settings, Timestamp, WorkerName,
 };
 use requeue_testkit::Random;
 use std::sync::Arc;
@@ -176,6 +176,10 @@ fn record(random: &mut Random) -> Record {
 
 fn settings(random: &mut Random) -> Settings {
     let mut settings = Settings::default();
+    settings.concurrency = random.chance(50).then_some(7);
+    settings.paused = random.chance(50);
+    let (config, secrets) = ("{\"url\":\"https://é\"}".to_owned(), "whsec_1".to_owned().into());
+    settings.push = random.chance(50).then_some(PushSetting { config, secrets });
     settings.rate = random.chance(50).then(|| Rate::new(7, Duration::from_secs(60)));
     settings.ageing = *random.pick(&[settings.ageing, None, Some(Duration::from_millis(1500))]);
     let keep = Retention { age: Duration::from_secs(3600), count: 99 };
@@ -208,7 +212,6 @@ fn what_is_written_is_read_again() {
         assert!(rest.is_empty());
         let kinds = [stored_kind(random), stored_kind(random)];
         let mut bytes = Vec::new();
-        stored_kinds::begin(&mut bytes);
         kinds.iter().for_each(|kind| stored_kinds::put(&mut bytes, kind));
         let mut read = Vec::new();
         let each = |kind| {
@@ -234,15 +237,8 @@ fn sample(random: &mut Random) -> Vec<u8> {
             after.attempts += 1;
             codec::put_record(&mut bytes, &after, Some(&Parts::of(&before)));
         }
-        2 => {
-            let settings = settings(random);
-            codec::put_settings(&mut bytes, &settings);
-            codec::put_more_settings(&mut bytes, &settings);
-        }
-        5 => {
-            stored_kinds::begin(&mut bytes);
-            (0..random.below(3)).for_each(|_| stored_kinds::put(&mut bytes, &stored_kind(random)));
-        }
+        2 => codec::put_settings(&mut bytes, &settings(random)),
+        5 => (0..random.below(3)).for_each(|_| stored_kinds::put(&mut bytes, &stored_kind(random))),
         3 => codec::put_schedule(
             &mut bytes,
             &Schedule {
@@ -285,10 +281,7 @@ fn decoders_accept_any_bytes_without_a_panic() {
         if let Ok(draft) = Draft::read(&mut Bytes::new(&bytes)) {
             let _ = draft.complete_after_gap(Some(&record(random)));
         }
-        let mut rest = Bytes::new(&bytes);
-        if let Ok(mut settings) = codec::settings(&mut rest) {
-            let _ = codec::more_settings(&mut rest, &mut settings);
-        }
+        let _ = codec::settings(&mut Bytes::new(&bytes));
         let _ = codec::rate_use(&mut Bytes::new(&bytes));
         let _ = stored_kinds::read(&bytes, |_| Ok::<_, Malformed>(()));
         let _ = codec::schedule(&mut Bytes::new(&bytes));
@@ -297,7 +290,7 @@ fn decoders_accept_any_bytes_without_a_panic() {
         while at < bytes.len() && block::step(&bytes, &mut at, &mut key).is_ok() {}
         let disk = SimulatedDisk::new();
         let mut file = vec![0; 24];
-        file[..8].copy_from_slice(b"rqmanif\n");
+        file[..8].copy_from_slice(b"rq-man\r\n");
         file[8] = 1;
         file[16..24].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
         file.extend_from_slice(&bytes);

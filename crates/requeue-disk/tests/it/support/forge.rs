@@ -25,7 +25,7 @@ fn u64_at(bytes: &[u8], at: usize) -> usize {
 
 /// The header, then the frames from their lengths on.
 fn segment(bytes: &[u8]) -> Vec<Range<usize>> {
-    let (mut parts, mut at): (Vec<_>, _) = (std::iter::once(16..64).collect(), frames_at(bytes));
+    let (mut parts, mut at): (Vec<_>, _) = (std::iter::once(16..64).collect(), 4096);
     while bytes.get(at..at + 4) == Some(&bytes[40..44]) {
         let end = at + (24 + u32_at(bytes, at + 8)).next_multiple_of(8);
         parts.push(at + 8..end);
@@ -37,7 +37,7 @@ fn segment(bytes: &[u8]) -> Vec<Range<usize>> {
 /// The blocks, the index, the filter if there is one, and the footer. None if the process was killed
 /// while it wrote the table.
 fn table(bytes: &[u8]) -> Vec<Range<usize>> {
-    if !bytes.ends_with(b"rqtable\n") {
+    if !bytes.ends_with(b"rq-tab\r\n") {
         return Vec::new();
     }
     let tail = bytes.len() - 20;
@@ -160,9 +160,4 @@ pub(crate) fn forge(disk: &SimulatedDisk, name: &str, random: &mut Random) -> bo
 fn tail_crc(bytes: &[u8]) -> [u8; 4] {
     let tail = bytes.len() - 20;
     bytes[tail..tail + 4].try_into().expect("4 bytes")
-}
-
-/// The offset of the first frame of a segment.
-pub(crate) fn frames_at(bytes: &[u8]) -> usize {
-    if bytes[8..12] == 1u32.to_le_bytes() { 64 } else { 4096 }
 }

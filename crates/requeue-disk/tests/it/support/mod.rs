@@ -1,7 +1,6 @@
 //! Disk stores under test, and the disks under them.
 
 pub(crate) mod forge;
-pub(crate) mod format_reader;
 pub(crate) mod forwarding;
 pub(crate) mod gated_disk;
 pub(crate) mod original;

@@ -3,8 +3,9 @@
 use requeue::ManualClock;
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobView, Kind,
-    KindView, Missed, Mode, Priority, Put, Query, Rate, Receipt, Restore, Retention, Schedule,
-    Settings, Settle, Settlement, Store, Tick, Timestamp, WallClock, WorkerName,
+    KindView, Missed, Mode, Priority, PushSetting, Put, Query, Rate, Receipt, Reschedule, Restore,
+    Retention, Schedule, Settings, Settle, Settlement, Store, Tick, Timestamp, WallClock,
+    WorkerName,
 };
 use requeue_testkit::block_on;
 use std::time::Duration;
@@ -172,6 +173,10 @@ impl<'a> SampleWriter<'a> {
                 self.later(of, &name(job), "successor");
             }
         }
+        let receipt = self.lease(of, &name("leased-moved"));
+        self.receipts.push(receipt);
+        let moved = Reschedule { due: Some(Due::After(HOUR)), ..Reschedule::default() };
+        self.change(of, &name("leased-moved"), ChangeKind::Reschedule(moved));
         let receipt = self.lease(of, &name("extended"));
         self.later(of, &name("extended"), "successor");
         self.settle(receipt.clone(), Settlement::Extend(Some(HOUR)));
@@ -222,6 +227,9 @@ impl<'a> SampleWriter<'a> {
         (settings.max_attempts, settings.concurrency) = (9, Some(100));
         settings.paused = of == "order.remind";
         settings.retention = Retention { age: 48 * HOUR, count: 1234 };
+        let (config, secrets) =
+            (r#"{"url":"https://example.com"}"#.into(), String::from("s").into());
+        settings.push = (of == "order.remind").then_some(PushSetting { config, secrets });
         block_on(self.store.set(kind(of), settings)).unwrap();
         let next = Timestamp::from_millis(BEGAN_AT + 86_400_000);
         let schedule = |name: &str, missed| Schedule {
@@ -232,8 +240,12 @@ impl<'a> SampleWriter<'a> {
             missed,
             next,
         };
-        let all = [("daily", Missed::One), ("ticked", Missed::Skip), ("gone", Missed::One)];
-        for (name, missed) in all {
+        for (name, missed) in [
+            ("daily", Missed::One),
+            ("ticked", Missed::Skip),
+            ("all", Missed::All),
+            ("gone", Missed::One),
+        ] {
             let schedule = schedule(name, missed);
             block_on(self.store.set_schedule(kind(of), schedule, Default::default())).unwrap();
         }
