@@ -6,13 +6,19 @@ use std::path::{Path, PathBuf};
 
 /// All Markdown pages of the repository that people read.
 fn pages() -> Vec<PathBuf> {
-    let crates = fs::read_dir(root().join("crates")).expect("crates/");
-    let crates = crates.map(|entry| entry.expect("an entry").path());
-    let folders = ["", "docs", "bench", "conformance", "packaging"].map(|name| root().join(name));
-    let files = folders.into_iter().chain(crates).flat_map(|folder| {
-        let entries = fs::read_dir(&folder).expect("a folder");
-        entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+    let folders = ["", "docs", "docs/decisions", "bench", "conformance", "packaging"];
+    let packages = ["crates", "clients", "examples"].into_iter().flat_map(|name| {
+        fs::read_dir(root().join(name))
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").path())
     });
+    let folders = folders.into_iter().map(|name| root().join(name)).chain(packages);
+    folders.filter(|folder| folder.is_dir()).flat_map(|folder| markdown_in(&folder)).collect()
+}
+
+fn markdown_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let files = entries.map(|entry| entry.expect("an entry").path());
     files.filter(|path| path.extension() == Some("md".as_ref())).collect()
 }
 
@@ -64,4 +70,16 @@ fn links_lead_somewhere() {
         }
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn the_index_leads_to_every_page() {
+    let index = fs::read_to_string(root().join("docs/index.md")).expect("the index");
+    for folder in ["docs", "docs/decisions"] {
+        for page in markdown_in(&root().join(folder)) {
+            let path = page.strip_prefix(root().join("docs")).expect("a page of docs").display();
+            let is_linked = index.contains(&format!("]({path})")) || path.to_string() == "index.md";
+            assert!(is_linked, "docs/index.md does not link to {path}");
+        }
+    }
 }
