@@ -218,7 +218,7 @@ pub struct ShutDownWithDrain<'q, Q: WorkQueue> {
 
 impl<'q, Q: WorkQueue> ShutDownWithDrain<'q, Q> {
     pub(crate) fn new(queue: &'q Q) -> Self {
-        queue.shut_down(StopMode::WithDrain);
+        queue.stop(StopMode::WithDrain);
         ShutDownWithDrain { queue, waiter: Waiter::for_task() }
     }
 
@@ -262,7 +262,7 @@ pub struct Drain<'q, Q: WorkQueue> {
 impl<'q, Q: WorkQueue> Drain<'q, Q> {
     pub(crate) fn new(queue: &'q Q, clock: &Clock, limit: Duration) -> Self {
         let alarm = Alarm::new(clock, clock.now().saturating_add(limit));
-        queue.shut_down(StopMode::WorkOff);
+        queue.stop(StopMode::WorkOff);
         Drain { queue, waiter: Waiter::for_task(), alarm }
     }
 

@@ -51,8 +51,6 @@ pub(crate) struct Hold<'q, Q: WorkQueue> {
     /// `None` after the hold has ended.
     queue: Option<Handle<'q, Q>>,
     token: u64,
-    /// See [`Taken::hash`].
-    hash: u32,
     priority: i32,
 }
 
@@ -77,8 +75,8 @@ impl<'q, Q: WorkQueue> Hold<'q, Q> {
     /// Splits `taken` into its hold and its key.
     #[inline(always)]
     pub(crate) fn of(queue: &'q Q, taken: Taken<Q::Key>) -> (Self, Q::Key) {
-        let Taken { key, token, hash, priority } = taken;
-        (Hold { queue: Some(Handle::Borrowed(queue)), token, hash, priority }, key)
+        let Taken { key, token, priority } = taken;
+        (Hold { queue: Some(Handle::Borrowed(queue)), token, priority }, key)
     }
 
     /// Returns the queue and the token without ending the hold.
@@ -100,9 +98,9 @@ impl<'q, Q: WorkQueue> Hold<'q, Q> {
     /// Ends the hold with [`WorkQueue::requeue`].
     #[inline(always)]
     pub(crate) fn requeue(self, key: Q::Key) -> Added {
-        let Hold { hash, priority, .. } = self;
+        let priority = self.priority;
         let (queue, token) = self.into_parts();
-        queue.requeue(Taken { key, token, hash, priority })
+        queue.requeue(Taken { key, token, priority })
     }
 }
 
@@ -120,17 +118,17 @@ const ENDED: &str = "a hold that has ended is gone";
 impl<'q, Q: WorkQueue> Held<'q, Q> {
     #[inline(always)]
     pub(crate) fn new(queue: Handle<'q, Q>, taken: Taken<Q::Key>) -> Self {
-        let Taken { key, token, hash, priority } = taken;
-        Held { hold: Hold { queue: Some(queue), token, hash, priority }, key }
+        let Taken { key, token, priority } = taken;
+        Held { hold: Hold { queue: Some(queue), token, priority }, key }
     }
 
     /// Returns the parts without ending the hold.
     #[inline(always)]
     fn into_parts(self) -> (Handle<'q, Q>, Taken<Q::Key>) {
         let Held { hold, key } = self;
-        let Hold { hash, priority, .. } = hold;
+        let priority = hold.priority;
         let (queue, token) = hold.into_parts();
-        (queue, Taken { key, token, hash, priority })
+        (queue, Taken { key, token, priority })
     }
 
     /// Returns the key.
@@ -225,8 +223,8 @@ impl<K: Key> Held<'_, PriorityQueue<K>> {
     }
 }
 
-/// These methods exist for guards of a [`RateLimitingQueue`](crate::RateLimitingQueue) and of a
-/// [`PriorityQueue`]. A `PriorityQueue` keeps the key's priority.
+/// These methods exist for guards of a [`RateLimitingQueue`](crate::RateLimitingQueue), of a
+/// [`PriorityQueue`] and of a [`QueueAdapter`](crate::QueueAdapter). A `PriorityQueue` keeps the key's priority.
 impl<Q: Retry> Held<'_, Q> {
     /// Marks the key done and makes it ready again once `delay` has passed. The failure count
     /// of the key is kept.
@@ -249,7 +247,7 @@ impl<Q: Retry> Held<'_, Q> {
 
     /// Counts a failure and returns the delay that the limiter computes. The key is still held.
     pub(crate) fn fail(&self) -> Duration {
-        self.hold.queue().fail_held(self.hold.token, self.hold.hash, &self.key)
+        self.hold.queue().fail_held(self.hold.token, &self.key)
     }
 
     /// Resets the failure count of this key. The key is still held.

@@ -130,11 +130,11 @@ impl<K, V> Keys<K, V> {
         self.slots.get(slot as usize).map(|s| &s.value)
     }
 
-    /// Returns key, hash and value in `slot`, or `None` if the slot is empty.
+    /// Returns key and value in `slot`, or `None` if the slot is empty.
     #[inline]
-    pub(crate) fn entry(&mut self, slot: u32) -> Option<(&K, u32, &mut V)> {
-        let Slot { key, link, value } = self.slots.get_mut(slot as usize)?;
-        Some((key.as_ref()?, *link, value))
+    pub(crate) fn entry(&mut self, slot: u32) -> Option<(&K, &mut V)> {
+        let Slot { key, value, .. } = self.slots.get_mut(slot as usize)?;
+        Some((key.as_ref()?, value))
     }
 
     /// Removes the key from `slot` and frees the slot.

@@ -26,7 +26,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`Queue`] | A FIFO queue that stores each key once and never gives a key to two workers |
-//! | [`DelayingQueue`] | Adds [`add_after`](DelayingQueue::add_after), on top of any inner queue |
+//! | [`DelayingQueue`] | Adds [`add_after`](DelayingQueue::add_after) |
 //! | [`RateLimitingQueue`] | Adds [`retry`](Held::retry) with backoff, computed by any [`limiter`] |
 //! | [`PriorityQueue`] | Delays, retries and priorities, for example live events before a resync |
 //! | [`Held`] | The guard that [`get`](Queue::get) returns; dropping it ends the hold |
@@ -36,7 +36,8 @@
 //! | [`Metrics`] | Collects what named queues and workers report |
 //! | [`ManualClock`] | A clock for tests; time passes only when the test advances it |
 //! | [`Fair`] | An [`Order`] that serves tenants in turn |
-//! | [`Order`], [`WorkQueue`] | Traits to implement your own order or inner queue |
+//! | [`Order`] | A trait to implement your own order of the ready keys |
+//! | [`WorkQueue`], [`QueueAdapter`] | A trait to implement your own queue, and delays and backoff on top of it |
 //!
 //! # Features
 //!
@@ -61,10 +62,10 @@
 //! Neither this key nor any other key is lost, with one exception: a delayed key that panics
 //! while it becomes ready is lost. If a waker panics, the queue wakes the next waiter instead.
 
+mod backoff;
 mod clock;
 mod delaying;
 mod ending;
-mod failures;
 mod get;
 mod guarded;
 mod held;
@@ -77,17 +78,19 @@ mod park;
 mod priority;
 mod queue;
 mod retry;
+mod shared;
 mod shell;
 mod slot_index;
 mod snapshot;
 mod sync;
+mod timers;
 mod waiters;
 mod wheel;
 mod work_queue;
 pub mod worker;
 
 pub use clock::{Clock, ManualClock, Moment, Sleep};
-pub use delaying::{AlreadyLimited, DelayingQueue, RateLimitingQueue};
+pub use delaying::{DelayingQueue, QueueAdapter, RateLimitingQueue};
 pub use get::{Drain, Get, GetMany, GetTimeoutError, ShutDownWithDrain, TryGetError};
 pub use held::Held;
 #[cfg(feature = "prometheus")]

@@ -67,6 +67,10 @@ pub(crate) enum Ready<K> {
 }
 
 impl<K: 'static> Ready<K> {
+    pub(crate) fn fifo() -> Self {
+        Ready::Fifo(VecDeque::new())
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, key: &K, slot: u32) {
         debug_assert!(slot != NIL);

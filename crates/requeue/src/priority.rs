@@ -15,8 +15,7 @@
 //! next run.
 //!
 //! There is one lock and one entry per key, where three layers would have three. [`State`]
-//! contains the rules, [`ReadyList`] the order of the ready keys, [`Shell`] the lock and the
-//! waiters.
+//! contains the rules, [`ReadyList`] the order of the ready keys.
 
 mod levels;
 #[cfg(all(test, not(requeue_loom)))]
@@ -25,31 +24,27 @@ mod ready_list;
 mod state;
 mod view;
 
-use crate::clock::{Clock, Fire, Moment, Registration};
+use crate::backoff::Backoff;
+use crate::clock::{Clock, Moment, Registration};
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::{Held, Hold};
-use crate::keys::Hasher;
 use crate::limiter::RateLimiter;
-use crate::metrics::{Name, QueueMetrics, Recorder, Report};
+use crate::metrics::{QueueMetrics, Recorder};
 use crate::options::Options;
 use crate::retry::{Retry, sealed::Sealed};
-use crate::shell::{Rules, Shell, wake_all};
-use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
-use crate::waiters::{Notice, Waiter};
-use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
+use crate::shared::{BuiltIn, Keyed, Shared};
+use crate::shell::Rules;
+use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Snapshot};
+use crate::timers::{BATCH, TimedRules};
+use crate::work_queue::{Key, StopMode, Taken, WorkQueue};
 use ready_list::ReadyList;
 use state::{Outcome, RequeueMode, State, Time};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, OnceLock, Weak};
-use std::task::{Poll, Waker};
+use std::sync::Arc;
 use std::time::Duration;
-
-/// The number of keys that are added or made ready under one lock. Between two batches, other
-/// callers get the lock.
-const BATCH: usize = 64;
 
 /// A queue whose keys have priorities, like controller-runtime's priority queue.
 ///
@@ -79,17 +74,7 @@ const BATCH: usize = 64;
 /// # Ok::<(), requeue::TryGetError>(())
 /// ```
 pub struct PriorityQueue<K: Key> {
-    shared: Arc<Shared<K>>,
-}
-
-struct Shared<K: Key> {
-    shell: Shell<State<K>>,
-    hasher: Hasher,
-    clock: Clock,
-    ages: bool,
-    /// Created for the first delayed key: a queue that never delays needs no timer.
-    registration: OnceLock<Registration>,
-    name: Option<Name>,
+    shared: Arc<Shared<State<K>>>,
 }
 
 /// Options of one add to a [`PriorityQueue`]: priority, delay and rate limit.
@@ -135,40 +120,16 @@ impl AddOptions {
     }
 }
 
-impl<K: Key> Fire for Shared<K> {
-    fn fire(&self, now: Moment) -> Option<Moment> {
-        let time = Time { now, stamp: self.shell.now() };
-        let mut inner = self.shell.lock();
-        let fired = inner.state.fire(BATCH, time);
-        let notices: Vec<Notice> = (0..fired).map_while(|_| inner.notify()).collect();
-        let next = inner.state.rearm(now);
-        drop(inner);
-        notices.into_iter().for_each(|notice| self.shell.wake(Some(notice)));
-        next
-    }
-
-    fn next_due(&self) -> Option<Moment> {
-        self.shell.lock().state.next_due()
-    }
+impl<K: Key> Keyed for PriorityQueue<K> {
+    type Key = K;
 }
 
-impl<K: Key> Report for Shared<K> {
-    fn report(&self) -> QueueMetrics {
-        let stamp = self.shell.now();
-        let mut metrics = self.shell.lock().state.metrics(stamp).unwrap_or_default();
-        if let Some(name) = &self.name {
-            metrics.name = name.as_str().to_owned();
-        }
-        metrics
-    }
-}
+impl<K: Key> BuiltIn for PriorityQueue<K> {
+    type Rules = State<K>;
 
-impl<K: Key> Shared<K> {
-    /// Reads the clocks whose time is used. The other times stay at their default.
-    #[inline]
-    fn time(&self, may_wait: bool) -> Time {
-        let now = if may_wait || self.ages { self.clock.now() } else { Moment::default() };
-        Time { now, stamp: self.shell.now() }
+    #[inline(always)]
+    fn shared(&self) -> &Arc<Shared<State<K>>> {
+        &self.shared
     }
 }
 
@@ -180,23 +141,11 @@ impl<K: Key> PriorityQueue<K> {
 
     /// Creates an empty queue with the given options.
     pub fn with(limiter: impl RateLimiter<K>, options: Options) -> Self {
-        let Options { clock, name, failures, ageing, .. } = options;
+        let Options { clock, name, failures, ageing } = options;
         let recorder = name.is_some().then(Box::<Recorder>::default);
-        let stopwatch = name.is_some().then(|| clock.stopwatch());
-        let state = State::new(Box::new(limiter), failures, ReadyList::new(ageing), recorder);
-        let shared = Arc::new(Shared {
-            shell: Shell::new(state, stopwatch),
-            hasher: Hasher::default(),
-            clock,
-            ages: ageing.is_some(),
-            registration: OnceLock::new(),
-            name,
-        });
-        if let Some(name) = &shared.name {
-            let reporter: Weak<Shared<K>> = Arc::downgrade(&shared);
-            name.reporter(reporter);
-        }
-        PriorityQueue { shared }
+        let backoff = Backoff::new(limiter, failures);
+        let state = State::new(backoff, ReadyList::new(ageing), recorder);
+        PriorityQueue { shared: Shared::new(state, clock, name, ageing.is_some()) }
     }
 
     /// Adds `key` now, with priority 0. If the key waits, it becomes ready and no longer waits.
@@ -204,7 +153,8 @@ impl<K: Key> PriorityQueue<K> {
     /// Returns [`Added::Refused`] after a shutdown and during a drain.
     #[inline]
     pub fn add(&self, key: K) -> Added {
-        self.add_with(key, AddOptions::new()).added
+        let Shared { shell, hasher, .. } = &*self.shared;
+        shell.add(hasher.hash(&key), key)
     }
 
     /// Adds `key` once `delay` has passed, with priority 0. If the key already waits, the
@@ -257,22 +207,19 @@ impl<K: Key> PriorityQueue<K> {
     pub fn add_with(&self, key: K, options: AddOptions) -> Limited {
         let Shared { shell, hasher, .. } = &*self.shared;
         let hash = hasher.hash(&key);
-        let may_wait = options.may_wait();
-        let registration = may_wait.then(|| self.registration());
-        let time = self.shared.time(may_wait);
+        let (registration, time) = self.prepare(options.may_wait());
         // Declared before the lock, so that they are dropped after it, also in a panic.
         let (mut key, stale) = (Some(key), &mut Vec::new());
         let mut inner = shell.lock();
         inner.state.forget_stale(time.now, stale);
-        let Outcome { limited, came_ready, arm } = inner.state.add(hash, &mut key, options, time);
+        let Outcome { limited, came_ready, arm } =
+            inner.state.add_with(hash, &mut key, options, time);
         if came_ready && inner.getters.any_waiting() {
             shell.unlock_and_wake(inner);
         } else {
             drop(inner);
         }
-        if let (Some(registration), Some(at)) = (registration, arm) {
-            registration.arm(at);
-        }
+        arm_at(registration, arm);
         limited
     }
 
@@ -287,31 +234,25 @@ impl<K: Key> PriorityQueue<K> {
         let hasher = &self.shared.hasher;
         let keys: Vec<(u32, K)> = keys.into_iter().map(|key| (hasher.hash(&key), key)).collect();
         let mut results = Vec::with_capacity(keys.len());
-        let may_wait = options.may_wait();
-        let registration = may_wait.then(|| self.registration());
-        let time = self.shared.time(may_wait);
+        let (registration, time) = self.prepare(options.may_wait());
         let mut keys = keys.into_iter();
         while keys.len() > 0 {
-            let mut batch = keys.by_ref().take(BATCH);
-            let (wakeups, arm) = self.add_batch(&mut batch, options, time, &mut results);
-            drop(wakeups);
-            if let (Some(registration), Some(at)) = (registration, arm) {
-                registration.arm(at);
-            }
+            let batch = keys.by_ref().take(BATCH);
+            arm_at(registration, self.add_batch(batch, options, time, &mut results));
         }
         results
     }
 
-    /// Adds keys under one lock. If `Eq` of a key or the limiter panics, the waiters of the
-    /// keys added so far are still woken.
+    /// Adds keys under one lock. Returns the time for which to arm the clock. If `Eq` of a key or
+    /// the limiter panics, the waiters of the keys added so far are still woken.
     fn add_batch(
         &self,
-        keys: &mut dyn Iterator<Item = (u32, K)>,
+        keys: impl Iterator<Item = (u32, K)>,
         options: AddOptions,
         time: Time,
         results: &mut Vec<Limited>,
-    ) -> (Wakeups, Option<Moment>) {
-        let (mut arm, mut notices) = (None::<Moment>, Vec::new());
+    ) -> Moment {
+        let (mut arm, mut notices) = (Moment::END, Vec::new());
         // Declared before the lock, so that they are dropped after it.
         let (mut offered, mut unused) = (None, Vec::new());
         let mut inner = self.shared.shell.lock();
@@ -319,54 +260,45 @@ impl<K: Key> PriorityQueue<K> {
         let added = catch_unwind(AssertUnwindSafe(|| {
             for (hash, key) in keys {
                 offered = Some(key);
-                let outcome = inner.state.add(hash, &mut offered, options, time);
+                let outcome = inner.state.add_with(hash, &mut offered, options, time);
                 unused.extend(offered.take());
                 results.push(outcome.limited);
-                arm = [arm, outcome.arm].into_iter().flatten().min();
+                arm = arm.min(outcome.arm);
                 if outcome.came_ready {
                     notices.extend(inner.notify());
                 }
             }
         }));
         drop(inner);
-        let shared = Arc::clone(&self.shared);
-        let wakeups = Wakeups(Some(Box::new(move || {
-            notices.into_iter().for_each(|notice| shared.shell.wake(Some(notice)));
-            drop(unused);
-        })));
+        notices.into_iter().for_each(|notice| self.shared.shell.wake(Some(notice)));
         if let Err(panic) = added {
-            drop(wakeups);
             resume_unwind(panic);
         }
-        (wakeups, arm)
+        arm
     }
 
-    /// Creates the registration on first use. Call this before anything changes: it may panic.
+    /// Reads the clocks whose time is used. The other times stay at their default. Call this
+    /// before anything changes: it may panic.
     #[inline]
-    fn registration(&self) -> &Registration {
-        self.shared.registration.get_or_init(|| {
-            let queue: Weak<Shared<K>> = Arc::downgrade(&self.shared);
-            self.shared.clock.register(queue)
-        })
+    fn prepare(&self, may_wait: bool) -> (Option<&Registration>, Time) {
+        let registration = may_wait.then(|| self.shared.registration());
+        let now = if may_wait { self.shared.clock.now() } else { Moment::default() };
+        (registration, Time { now, stamp: self.shared.shell.now() })
     }
 
-    /// Ends a hold and adds the key again in the same step.
+    /// Ends a hold, and adds the key again in the same step.
     fn requeue_with(&self, taken: Taken<K>, mode: RequeueMode) -> Limited {
         let token = taken.token;
         // If the limiter panics, dropping `hold` ends the hold.
         let (hold, key) = Hold::of(self, taken);
-        let may_wait = !matches!(mode, RequeueMode::After(Duration::ZERO));
-        let registration = may_wait.then(|| self.registration());
-        let time = self.shared.time(may_wait);
+        let (registration, time) = self.prepare(true);
         let (mut key, stale) = (Some(key), &mut Vec::new());
         let mut inner = self.shared.shell.lock();
         inner.state.forget_stale(time.now, stale);
         let (outcome, finished) = inner.state.finish_and_requeue(token, &mut key, mode, time);
         self.shared.shell.finished(inner, finished);
         hold.disarm();
-        if let (Some(registration), Some(at)) = (registration, outcome.arm) {
-            registration.arm(at);
-        }
+        arm_at(registration, outcome.arm);
         outcome.limited
     }
 
@@ -398,16 +330,7 @@ impl<K: Key> PriorityQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let hash = self.shared.hasher.hash(key);
-        self.forget_found(|state| state.keys.find(hash, key));
-    }
-
-    fn forget_found(&self, find: impl FnOnce(&State<K>) -> Option<u32>) {
-        let mut inner = self.shared.shell.lock();
-        let found = find(&inner.state);
-        let forgotten = inner.state.forget(found);
-        drop(inner);
-        drop(forgotten);
+        self.shared.forget_key(key);
     }
 
     /// Returns how often `key` has failed since it was last forgotten. Returns 0 if the limiter
@@ -418,23 +341,13 @@ impl<K: Key> PriorityQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let hash = self.shared.hasher.hash(key);
-        self.failures(|state| state.keys.find(hash, key))
-    }
-
-    fn failures(&self, find: impl FnOnce(&State<K>) -> Option<u32>) -> u32 {
-        let stale = &mut Vec::new(); // dropped after the lock
-        let mut inner = self.shared.shell.lock();
-        if inner.state.forgets_by_time() {
-            inner.state.forget_stale(self.shared.clock.now(), stale);
-        }
-        find(&inner.state).map_or(0, |slot| inner.state.keys[slot].failures)
+        self.shared.failures_of_key(key)
     }
 
     /// Returns the number of keys to run: ready keys, and held keys that were added again.
     /// Waiting keys do not count; see [`waiting`](Self::waiting).
     pub fn len(&self) -> usize {
-        self.shared.shell.lock().state.len()
+        self.shared.len()
     }
 
     /// Returns `true` if [`len`](Self::len) is 0.
@@ -444,7 +357,7 @@ impl<K: Key> PriorityQueue<K> {
 
     /// Returns the number of keys that wait for their due time.
     pub fn waiting(&self) -> usize {
-        self.shared.shell.lock().state.waiting()
+        self.shared.waiting()
     }
 
     /// Removes `key` if it waits or is ready. If `key` is held, its holder is not interrupted,
@@ -454,12 +367,7 @@ impl<K: Key> PriorityQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let hash = self.shared.hasher.hash(key);
-        let mut inner = self.shared.shell.lock();
-        let (cancelled, key) = inner.state.cancel(hash, key);
-        self.shared.shell.settle(inner);
-        drop(key);
-        cancelled
+        self.shared.cancel(key)
     }
 
     /// Returns the state of `key`.
@@ -468,12 +376,7 @@ impl<K: Key> PriorityQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let hash = self.shared.hasher.hash(key);
-        let now = self.shared.clock.now();
-        let stale = &mut Vec::new(); // dropped after the lock
-        let mut inner = self.shared.shell.lock();
-        inner.state.forget_stale(now, stale);
-        inner.state.status(hash, key, now)
+        self.shared.status(key)
     }
 
     /// Returns all keys at one instant.
@@ -481,20 +384,19 @@ impl<K: Key> PriorityQueue<K> {
     /// This clones every key while it holds the queue's lock. Use it for debugging and tests,
     /// not in a loop.
     pub fn snapshot(&self) -> Snapshot<K> {
-        let time = self.shared.time(true);
-        self.shared.shell.lock().state.snapshot(time)
+        self.shared.snapshot()
     }
 
     /// Returns the queue's metrics, or `None` if the queue has no [name](Options::metrics).
     pub fn metrics(&self) -> Option<QueueMetrics> {
-        self.shared.name.is_some().then(|| self.shared.report())
+        self.shared.metrics()
     }
 
     /// Shuts the queue down: adds are refused from now on, and waiting getters and drains are
     /// woken. Keys that are ready are still handed out. Waiting keys are dropped; if this call
     /// ends a [`drain`](Self::drain), the drain returns them. This method is idempotent.
     pub fn shut_down(&self) {
-        WorkQueue::shut_down(self, StopMode::Now);
+        self.stop(StopMode::Now);
     }
 
     /// Shuts the queue down and waits until no key is held, like client-go's
@@ -508,93 +410,13 @@ impl<K: Key> PriorityQueue<K> {
 
     /// Returns `true` if adds are refused because the queue is shut down or draining.
     pub fn shutting_down(&self) -> bool {
-        !self.shared.shell.lock().state.ending().is_open()
+        self.shared.shutting_down()
     }
 
     /// Refuses adds, waits for the remaining work and returns the keys that were left. See
-    /// [`RateLimitingQueue::drain`](crate::RateLimitingQueue::drain).
+    /// [`DelayingQueue::drain`](crate::DelayingQueue::drain).
     pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
         Drain::new(self, &self.shared.clock, limit)
-    }
-}
-
-impl<K: Key> WorkQueue for PriorityQueue<K> {
-    type Key = K;
-
-    fn add(&self, key: K) -> Added {
-        PriorityQueue::add(self, key)
-    }
-
-    #[inline]
-    fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
-        self.shared.shell.poll_take(waiter, waker)
-    }
-
-    fn leave(&self, waiter: &mut Waiter) {
-        self.shared.shell.leave(waiter);
-    }
-
-    #[inline]
-    fn done(&self, token: u64) {
-        self.shared.shell.done(token);
-    }
-
-    fn len(&self) -> usize {
-        PriorityQueue::len(self)
-    }
-
-    fn shut_down(&self, mode: StopMode) {
-        let mut inner = self.shared.shell.lock();
-        let dropped = inner.state.stop_waiting(mode);
-        let notices = inner.shut_down(mode);
-        drop(inner);
-        drop(dropped);
-        wake_all(notices);
-    }
-
-    fn poll_drained(&self, mode: StopMode, waiter: &mut Waiter, waker: &Waker) -> Poll<()> {
-        self.shared.shell.poll_drained(mode, waiter, waker)
-    }
-
-    fn shutting_down(&self) -> bool {
-        PriorityQueue::shutting_down(self)
-    }
-
-    fn requeue(&self, taken: Taken<K>) -> Added {
-        self.requeue_with(taken, RequeueMode::After(Duration::ZERO)).added
-    }
-
-    fn take_ready(&self, max: usize, taken: &mut Vec<Taken<K>>) {
-        self.shared.shell.take_ready(max, taken);
-    }
-
-    #[inline(always)]
-    fn take_now<R>(&self, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        self.shared.shell.take_now(make)
-    }
-
-    #[inline(always)]
-    fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        self.shared.shell.next_now(token, make)
-    }
-
-    fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
-        let hasher = &self.shared.hasher;
-        let mut keys = keys.map(|key| (hasher.hash(&key), key));
-        let time = self.shared.time(false);
-        self.add_batch(&mut keys, AddOptions::new(), time, &mut Vec::new()).0
-    }
-
-    fn take_remaining(&self) -> Remains<K> {
-        let now = self.shared.clock.now();
-        let mut inner = self.shared.shell.lock();
-        let (remains, gone) = inner.state.take_remaining(now);
-        // Under the same lock: otherwise a key that a guard requeues in between would be lost.
-        let notices = inner.shut_down(StopMode::Now);
-        drop(inner);
-        drop(gone);
-        wake_all(notices);
-        remains
     }
 }
 
@@ -607,33 +429,27 @@ impl<K: Key> Retry for PriorityQueue<K> {
         }
         // If the timer thread cannot be started, the key becomes ready immediately and is not
         // lost.
-        let can_wait = catch_unwind(AssertUnwindSafe(|| self.registration()));
-        let delay = if can_wait.is_ok() { delay } else { Duration::ZERO };
-        let added = self.requeue_with(taken, RequeueMode::After(delay)).added;
-        match can_wait {
-            Ok(_) => added,
-            Err(panic) => resume_unwind(panic),
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| _ = self.shared.registration())) {
+            self.requeue(taken);
+            resume_unwind(panic);
         }
+        self.requeue_with(taken, RequeueMode::After(delay)).added
     }
 
     fn retry(&self, taken: Taken<K>) -> Limited {
         self.requeue_with(taken, RequeueMode::Limited)
     }
 
-    fn fail_held(&self, token: u64, _hash: u32, key: &K) -> Duration {
-        let now = self.shared.clock.now();
-        let stale = &mut Vec::new(); // dropped after the lock
-        let mut inner = self.shared.shell.lock();
-        inner.state.forget_stale(now, stale);
-        inner.state.fail(token, key, now)
+    fn fail_held(&self, token: u64, key: &K) -> Duration {
+        self.shared.fail_held(token, key)
     }
 
-    fn forget_held(&self, token: u64, _key: &K) {
-        self.forget_found(|state| state.held_slot(token));
+    fn forget_held(&self, token: u64, _: &K) {
+        self.shared.forget(|state| state.held_slot(token));
     }
 
-    fn num_requeues_held(&self, token: u64, _key: &K) -> u32 {
-        self.failures(|state| state.held_slot(token))
+    fn num_requeues_held(&self, token: u64, _: &K) -> u32 {
+        self.shared.failures(|state| state.held_slot(token))
     }
 
     fn count_failures(&self) {
@@ -642,6 +458,16 @@ impl<K: Key> Retry for PriorityQueue<K> {
 
     fn clock(&self) -> &Clock {
         &self.shared.clock
+    }
+}
+
+/// Arms the clock, unless `at` is the end.
+#[inline]
+fn arm_at(registration: Option<&Registration>, at: Moment) {
+    if let Some(registration) = registration
+        && at < Moment::END
+    {
+        registration.arm(at);
     }
 }
 

@@ -8,31 +8,27 @@
 //!                    +------ held, to run again
 //! ```
 //!
-//! [`State`] contains the rules. [`Shell`] contains the lock and the waiters.
+//! [`State`] contains the rules; [`Shell`](crate::shell::Shell) the lock and the waiters.
 
 pub(crate) mod holds;
 #[cfg(all(test, not(requeue_loom)))]
-mod model;
+pub(crate) mod model;
 pub(crate) mod state;
+mod view;
 
-use crate::clock::Clock;
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::Held;
-use crate::keys::Hasher;
-use crate::metrics::{Name, QueueMetrics, Recorder, Report};
+use crate::metrics::{QueueMetrics, Recorder};
 use crate::options::Options;
 use crate::order::{Order, Ready};
-use crate::shell::{Rules, Shell, wake_all};
-use crate::snapshot::{Added, Cancelled, KeyStatus, Remains, Snapshot};
-use crate::waiters::Waiter;
-use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
+use crate::shared::{BuiltIn, Keyed, Shared};
+use crate::snapshot::{Added, Cancelled, KeyStatus, Snapshot};
+use crate::work_queue::{Key, StopMode, WorkQueue};
 use state::State;
 use std::borrow::Borrow;
-use std::collections::VecDeque;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, Weak};
-use std::task::{Poll, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A FIFO queue that stores each key once and never gives a key to two workers.
@@ -58,14 +54,20 @@ use std::time::Duration;
 /// # Ok::<(), requeue::TryGetError>(())
 /// ```
 pub struct Queue<K: Key> {
-    shared: Arc<Shared<K>>,
+    shared: Arc<Shared<State<K>>>,
 }
 
-struct Shared<K: Key> {
-    shell: Shell<State<K>>,
-    hasher: Hasher,
-    clock: Clock,
-    name: Option<Name>,
+impl<K: Key> Keyed for Queue<K> {
+    type Key = K;
+}
+
+impl<K: Key> BuiltIn for Queue<K> {
+    type Rules = State<K>;
+
+    #[inline(always)]
+    fn shared(&self) -> &Arc<Shared<State<K>>> {
+        &self.shared
+    }
 }
 
 impl<K: Key> Queue<K> {
@@ -76,7 +78,7 @@ impl<K: Key> Queue<K> {
 
     /// Creates an empty FIFO queue with the given options.
     pub fn with(options: Options) -> Self {
-        Queue::build(Ready::Fifo(VecDeque::new()), options)
+        Queue::build(Ready::fifo(), options)
     }
 
     /// Creates an empty queue that hands out ready keys in the given [`Order`].
@@ -86,16 +88,8 @@ impl<K: Key> Queue<K> {
 
     fn build(order: Ready<K>, options: Options) -> Self {
         let Options { clock, name, .. } = options;
-        let records = name.is_some();
-        let state = State::new(order, records.then(Box::<Recorder>::default));
-        let shell = Shell::new(state, records.then(|| clock.stopwatch()));
-        let shared = Shared { shell, hasher: Hasher::default(), clock, name };
-        let queue = Queue { shared: Arc::new(shared) };
-        if let Some(name) = &queue.shared.name {
-            let shared: Weak<Shared<K>> = Arc::downgrade(&queue.shared);
-            name.reporter(shared);
-        }
-        queue
+        let state = State::new(order, name.is_some().then(Box::<Recorder>::default));
+        Queue { shared: Shared::new(state, clock, name, false) }
     }
 
     /// Adds `key` and wakes a waiting getter if one is needed.
@@ -131,7 +125,7 @@ impl<K: Key> Queue<K> {
 
     /// Returns the number of ready keys. Held keys do not count, even if they run again.
     pub fn len(&self) -> usize {
-        self.shared.shell.lock().state.load().ready
+        self.shared.len()
     }
 
     /// Returns `true` if no key is ready.
@@ -146,12 +140,7 @@ impl<K: Key> Queue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let hash = self.shared.hasher.hash(key);
-        let mut inner = self.shared.shell.lock();
-        let (cancelled, key) = inner.state.cancel(hash, key);
-        self.shared.shell.settle(inner);
-        drop(key);
-        cancelled
+        self.shared.cancel(key)
     }
 
     /// Returns the state of `key`.
@@ -160,8 +149,7 @@ impl<K: Key> Queue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let hash = self.shared.hasher.hash(key);
-        self.shared.shell.lock().state.status(hash, key)
+        self.shared.status(key)
     }
 
     /// Returns all keys at one instant.
@@ -169,19 +157,18 @@ impl<K: Key> Queue<K> {
     /// This clones every key while it holds the queue's lock. Use it for debugging and tests,
     /// not in a loop.
     pub fn snapshot(&self) -> Snapshot<K> {
-        let now = self.shared.shell.now();
-        self.shared.shell.lock().state.snapshot(now)
+        self.shared.snapshot()
     }
 
     /// Returns the queue's metrics, or `None` if the queue has no [name](Options::metrics).
     pub fn metrics(&self) -> Option<QueueMetrics> {
-        self.shared.shell.keeps_time().then(|| self.shared.report())
+        self.shared.metrics()
     }
 
     /// Shuts the queue down: adds are refused from now on, and waiting getters and drains are
     /// woken. Keys that are ready are still handed out. This method is idempotent.
     pub fn shut_down(&self) {
-        WorkQueue::shut_down(self, StopMode::Now);
+        self.stop(StopMode::Now);
     }
 
     /// Shuts the queue down and waits until no key is held, like client-go's
@@ -195,7 +182,7 @@ impl<K: Key> Queue<K> {
 
     /// Returns `true` if adds are refused because the queue is shut down or draining.
     pub fn shutting_down(&self) -> bool {
-        !self.shared.shell.lock().state.ending().is_open()
+        self.shared.shutting_down()
     }
 
     /// Refuses adds from now on and waits until no key is ready or held, or until `limit` has
@@ -222,93 +209,6 @@ impl<K: Key> Queue<K> {
     /// ```
     pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
         Drain::new(self, &self.shared.clock, limit)
-    }
-}
-
-impl<K: Key> WorkQueue for Queue<K> {
-    type Key = K;
-
-    fn add(&self, key: K) -> Added {
-        Queue::add(self, key)
-    }
-
-    #[inline]
-    fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
-        self.shared.shell.poll_take(waiter, waker)
-    }
-
-    fn leave(&self, waiter: &mut Waiter) {
-        self.shared.shell.leave(waiter);
-    }
-
-    #[inline(always)]
-    fn done(&self, token: u64) {
-        self.shared.shell.done(token);
-    }
-
-    fn len(&self) -> usize {
-        Queue::len(self)
-    }
-
-    fn shut_down(&self, mode: StopMode) {
-        let notices = self.shared.shell.lock().shut_down(mode);
-        wake_all(notices);
-    }
-
-    fn poll_drained(&self, mode: StopMode, waiter: &mut Waiter, waker: &Waker) -> Poll<()> {
-        self.shared.shell.poll_drained(mode, waiter, waker)
-    }
-
-    fn shutting_down(&self) -> bool {
-        Queue::shutting_down(self)
-    }
-
-    #[inline]
-    fn requeue(&self, taken: Taken<K>) -> Added {
-        self.shared.shell.requeue(taken)
-    }
-
-    fn take_ready(&self, max: usize, out: &mut Vec<Taken<K>>) {
-        self.shared.shell.take_ready(max, out);
-    }
-
-    #[inline(always)]
-    fn take_now<R>(&self, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        self.shared.shell.take_now(make)
-    }
-
-    #[inline(always)]
-    fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        self.shared.shell.next_now(token, make)
-    }
-
-    fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
-        let hasher = &self.shared.hasher;
-        let keys = keys.map(|key| (hasher.hash(&key), key));
-        self.shared.shell.add_due(keys, &self.shared, |shared| &shared.shell)
-    }
-
-    fn take_remaining(&self) -> Remains<K> {
-        let mut inner = self.shared.shell.lock();
-        // Cloning may panic, so it happens before anything changes.
-        let mut remaining = inner.state.remaining();
-        // Under the same lock: otherwise a key that a guard requeues in between would be lost.
-        let notices = inner.shut_down(StopMode::Now);
-        let ready = inner.state.take_ready(&mut remaining);
-        drop(inner);
-        wake_all(notices);
-        Remains { ready, waiting: Vec::new(), held: remaining.held }
-    }
-}
-
-impl<K: Key> Report for Shared<K> {
-    fn report(&self) -> QueueMetrics {
-        let now = self.shell.now();
-        let mut metrics = self.shell.lock().state.metrics(now).unwrap_or_default();
-        if let Some(name) = &self.name {
-            metrics.name = name.as_str().to_owned();
-        }
-        metrics
     }
 }
 

@@ -6,7 +6,8 @@ use crate::work_queue::{Taken, WorkQueue};
 use std::time::Duration;
 
 /// A queue that can delay a held key and that counts failures:
-/// [`RateLimitingQueue`](crate::RateLimitingQueue) and [`PriorityQueue`](crate::PriorityQueue).
+/// [`RateLimitingQueue`](crate::RateLimitingQueue), [`PriorityQueue`](crate::PriorityQueue) and
+/// [`QueueAdapter`](crate::QueueAdapter).
 ///
 /// This trait is sealed. Its operations are methods of the guard:
 /// [`Held::retry`](crate::Held::retry), [`requeue_after`](crate::Held::requeue_after),
@@ -21,9 +22,8 @@ pub trait Retry: WorkQueue + Clone + sealed::Sealed {
     fn retry(&self, taken: Taken<Self::Key>) -> Limited;
 
     /// Counts a failure of a held key, also if the limiter panics. Returns the limiter's delay.
-    /// `token` and `hash` are those that the key's guard carries.
     #[doc(hidden)]
-    fn fail_held(&self, token: u64, hash: u32, key: &Self::Key) -> Duration;
+    fn fail_held(&self, token: u64, key: &Self::Key) -> Duration;
 
     /// Resets the failure count of a held key.
     #[doc(hidden)]

@@ -6,36 +6,53 @@
 use crate::clock::{Moment, Stopwatch};
 use crate::ending::{Ending, Load, Stop};
 use crate::guarded::guarded;
-use crate::snapshot::Added;
+use crate::metrics::QueueMetrics;
+use crate::snapshot::{Added, Cancelled, KeyStatus, Remains, Snapshot};
 use crate::sync::{Mutex, MutexGuard};
 use crate::waiters::{Notice, Waiter, WaiterKind, Waiters};
-use crate::work_queue::{Key, StopMode, Taken, Wakeups};
+use crate::work_queue::{Key, StopMode, Taken};
+use std::borrow::Borrow;
+use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// The rules of a queue, without lock, clock or waiters.
-pub(crate) trait Rules: Send + 'static {
+/// What a queue reports about its keys.
+pub(crate) trait View {
     type Key: Key;
 
+    fn status<B>(&self, hash: u32, key: &B, now: Moment) -> KeyStatus
+    where
+        Self::Key: Borrow<B>,
+        B: ?Sized + Hash + Eq;
+
+    fn snapshot(&self, now: Moment, stamp: Moment) -> Snapshot<Self::Key>;
+
+    /// Returns `None` if the queue has no name.
+    fn metrics(&self, stamp: Moment) -> Option<QueueMetrics>;
+}
+
+/// The rules of a queue, without lock, clock or waiters.
+pub(crate) trait Rules: View + Send + 'static {
     fn load(&self) -> Load;
 
     fn ending(&self) -> &Ending;
 
     fn ending_mut(&mut self) -> &mut Ending;
 
+    /// Returns the number of keys that `len` of the queue reports.
+    fn len(&self) -> usize {
+        self.load().ready
+    }
+
+    /// Adds a key, without priority or delay. If the key was not needed, returns it, to be
+    /// dropped once the lock is released. `stamp` is the time for metrics and ageing.
+    fn add(&mut self, hash: u32, key: Self::Key, stamp: Moment) -> (Added, Option<Self::Key>);
+
     /// Hands out the next key.
-    fn take(&mut self, now: Moment) -> Option<Taken<Self::Key>>;
+    fn take(&mut self, stamp: Moment) -> Option<Taken<Self::Key>>;
 
     /// Ends the hold that `token` identifies, if there is one.
-    fn finish(&mut self, token: u64, now: Moment) -> Finished<Self::Key>;
-}
-
-/// Rules under which a key is added without priority or delay.
-pub(crate) trait AddRules: Rules {
-    /// Adds a key. If the key was not needed, returns it, to be dropped once the lock is
-    /// released.
-    fn add(&mut self, hash: u32, key: Self::Key, now: Moment) -> (Added, Option<Self::Key>);
+    fn finish(&mut self, token: u64, stamp: Moment) -> Finished<Self::Key>;
 
     /// Ends a hold as if the key had been added just before. A drain keeps the key; otherwise it
     /// stays with the caller.
@@ -43,8 +60,29 @@ pub(crate) trait AddRules: Rules {
         &mut self,
         token: u64,
         key: &mut Option<Self::Key>,
-        now: Moment,
+        stamp: Moment,
     ) -> Finished<Self::Key>;
+
+    /// Called before the queue stops. Returns the keys that no longer wait, to be dropped once
+    /// the lock is released. Keys that a drain will return stay.
+    fn stop_waiting(&mut self, _: StopMode) -> Vec<Self::Key> {
+        Vec::new()
+    }
+
+    /// Removes and returns the keys that are left at the end of a drain. Held keys stay, but do
+    /// not run again. If cloning a key panics, nothing has changed. Also returns keys to be
+    /// dropped once the lock is released.
+    fn take_remaining(&mut self, now: Moment) -> (Remains<Self::Key>, Vec<Self::Key>);
+
+    /// Forgets failures that are too old or too many. Appends removed keys to `dropped`.
+    #[inline(always)]
+    fn forget_stale(&mut self, _now: Moment, _dropped: &mut Vec<Self::Key>) {}
+
+    /// Removes a key that waits or is ready. A held key no longer runs again.
+    fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<Self::Key>)
+    where
+        Self::Key: Borrow<B>,
+        B: ?Sized + Hash + Eq;
 }
 
 /// How a hold ended.
@@ -146,11 +184,6 @@ impl<S> Shell<S> {
         #[cfg(test)]
         LOCKS.set(LOCKS.get() + 1);
         self.inner.lock()
-    }
-
-    /// Whether the queue records times.
-    pub(crate) fn keeps_time(&self) -> bool {
-        self.stopwatch.is_some()
     }
 
     /// Returns the time if the queue records times, otherwise the default.
@@ -366,9 +399,7 @@ impl<S: Rules> Shell<S> {
         drop(done);
         made
     }
-}
 
-impl<S: AddRules> Shell<S> {
     #[inline(always)]
     pub(crate) fn add(&self, hash: u32, key: S::Key) -> Added {
         let now = self.now();
@@ -391,37 +422,5 @@ impl<S: AddRules> Shell<S> {
         let mut inner = self.lock();
         let finished = inner.state.finish_and_add(token, &mut key, now);
         self.finished(inner, finished)
-    }
-
-    /// Adds keys that fell due, with their hashes. `shell` finds this shell when the waiters are
-    /// woken.
-    pub(crate) fn add_due<Q: Send + Sync + 'static>(
-        &self,
-        mut keys: impl Iterator<Item = (u32, S::Key)>,
-        shared: &Arc<Q>,
-        shell: fn(&Q) -> &Shell<S>,
-    ) -> Wakeups {
-        let (mut unused, mut notices) = (Vec::new(), Vec::new());
-        let now = self.now();
-        let mut inner = self.lock();
-        loop {
-            // A key whose `Eq` or `Clone` panics is lost. The other keys due with it are not.
-            let added = guarded(|| keys.next().map(|(hash, key)| inner.state.add(hash, key, now)));
-            let Ok(added) = added else { continue };
-            let Some((added, key)) = added else { break };
-            unused.extend(key);
-            if added == Added::Queued {
-                notices.extend(inner.notify());
-            }
-        }
-        drop(inner);
-        if notices.is_empty() && unused.is_empty() {
-            return Wakeups::default();
-        }
-        let shared = Arc::clone(shared);
-        Wakeups(Some(Box::new(move || {
-            notices.into_iter().for_each(|notice| shell(&shared).wake(Some(notice)));
-            drop(unused);
-        })))
     }
 }

@@ -17,17 +17,17 @@ pub trait Key: Clone + Eq + Hash + Send + 'static {}
 
 impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
 
-/// A queue that can be the inner queue of a [`DelayingQueue`](crate::DelayingQueue::over).
+/// A queue that can be the inner queue of a [`QueueAdapter`](crate::QueueAdapter).
 ///
-/// You need not import this trait to use a queue: each queue has these methods as inherent
+/// All queues of this crate implement it. You need not import it to use them: they have inherent
 /// methods. Methods that are added to this trait in future versions will have default
 /// implementations.
 pub trait WorkQueue: Send + Sync + 'static {
     /// The type of the keys.
     type Key: Key;
 
-    /// Adds `key`. The timer calls this under the delaying queue's lock, so it must neither
-    /// block nor call the delaying queue.
+    /// Adds `key`. The timer calls this under the adapter's lock, so it must neither block nor
+    /// call the adapter.
     fn add(&self, key: Self::Key) -> Added;
 
     /// Takes a ready key. If none is ready, registers `waker` under `waiter`; if `waker` is
@@ -52,10 +52,10 @@ pub trait WorkQueue: Send + Sync + 'static {
     fn len(&self) -> usize;
 
     /// Refuses adds from now on. May be called again, with any mode.
-    fn shut_down(&self, mode: StopMode);
+    fn stop(&self, mode: StopMode);
 
     /// Returns `Ready` once the condition that `mode` waits for holds, or once a later
-    /// `shut_down(StopMode::Now)` has ended the wait.
+    /// `stop(StopMode::Now)` has ended the wait.
     fn poll_drained(&self, mode: StopMode, waiter: &mut Waiter, waker: &Waker) -> Poll<()>;
 
     /// Returns `true` if adds are refused.
@@ -124,7 +124,7 @@ pub trait WorkQueue: Send + Sync + 'static {
     /// Ends a drain: shuts down with [`StopMode::Now`] and, in the same step, removes and
     /// returns the remaining keys. Held keys are listed and stay held.
     fn take_remaining(&self) -> Remains<Self::Key> {
-        self.shut_down(StopMode::Now);
+        self.stop(StopMode::Now);
         Remains::default()
     }
 }
@@ -149,16 +149,13 @@ pub enum StopMode {
 pub struct Taken<K> {
     pub(crate) key: K,
     pub(crate) token: u64,
-    /// The key's hash, computed by the hasher of the queue that created this. 0 for other
-    /// queues.
-    pub(crate) hash: u32,
     pub(crate) priority: i32,
 }
 
 impl<K> Taken<K> {
     /// Creates the value for a [`WorkQueue`] of your own.
     pub fn new(key: K, token: u64) -> Self {
-        Taken { key, token, hash: 0, priority: 0 }
+        Taken { key, token, priority: 0 }
     }
 
     /// Returns the key.

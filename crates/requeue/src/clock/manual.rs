@@ -58,7 +58,7 @@ impl ManualClock {
     ///
     /// # Panics
     ///
-    /// Panics if an inner queue of your own panicked while a key fell due. Everything else that
+    /// Panics if an inner queue or an order of your own panicked while a key fell due. Everything else that
     /// was due has happened by then.
     pub fn advance(&self, by: Duration) {
         self.advance_to(self.now().saturating_add(by));

@@ -1,29 +1,33 @@
-//! Failed keys that come back with backoff, on top of a delaying queue.
+//! Failed keys that come back with backoff.
 //!
 //! ```text
 //!   add_rate_limited: the limiter returns a delay, the failure is counted, add_after
 //!   forget:           the next failure counts as the first
 //! ```
 //!
-//! This layer has no lock and no table of its own. The failure count of a key is stored beside
-//! its timer, under the delaying queue's lock, so one lookup finds both.
+//! The failure count of a key is stored beside its timer, under the delaying queue's lock, so one
+//! lookup finds both.
 
 use super::DelayingQueue;
-use super::state::{By, Offer, State};
+use super::state::State;
+use crate::backoff::Backoff;
 use crate::clock::Clock;
-use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
-use crate::held::{Held, Hold};
+use crate::get::{Get, GetMany, TryGetError, try_get};
+use crate::held::Held;
 use crate::limiter::RateLimiter;
-use crate::metrics::QueueMetrics;
-use crate::options::{Merge, Options};
+use crate::options::Options;
+use crate::order::{Order, Ready};
 use crate::retry::{Retry, sealed::Sealed};
-use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Remains, Snapshot};
-use crate::waiters::Waiter;
-use crate::work_queue::{Key, StopMode, Taken, Wakeups, WorkQueue};
+use crate::shared::{BuiltIn, Keyed, Shared};
+use crate::shell::Rules;
+use crate::snapshot::{Added, Limited};
+use crate::timers::TimedRules;
+use crate::work_queue::{Key, Taken};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
-use std::task::{Poll, Waker};
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A [`DelayingQueue`] that retries failed keys with backoff.
@@ -31,7 +35,8 @@ use std::time::Duration;
 /// A [limiter](crate::limiter) decides how long a failed key waits. The queue counts the
 /// failures of each key until the key is forgotten.
 ///
-/// `RateLimitingQueue` is a handle: clones share one queue.
+/// It has all methods of a `DelayingQueue`, to which it dereferences. `RateLimitingQueue` is a
+/// handle: clones share one queue.
 ///
 /// ```
 /// use requeue::limiter::ExponentialFailure;
@@ -55,58 +60,65 @@ pub struct RateLimitingQueue<K: Key> {
     delaying: DelayingQueue<K>,
 }
 
-/// Error of [`RateLimitingQueue::over`]: the delaying queue already belongs to a rate-limiting
-/// queue. Two limiters would share its failure counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AlreadyLimited;
+impl<K: Key> Deref for RateLimitingQueue<K> {
+    type Target = DelayingQueue<K>;
 
-impl fmt::Display for AlreadyLimited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this delaying queue already belongs to a rate-limiting queue")
+    #[inline(always)]
+    fn deref(&self) -> &DelayingQueue<K> {
+        &self.delaying
     }
 }
 
-impl std::error::Error for AlreadyLimited {}
+impl<K: Key> Keyed for RateLimitingQueue<K> {
+    type Key = K;
+}
+
+impl<K: Key> BuiltIn for RateLimitingQueue<K> {
+    type Rules = State<K>;
+
+    #[inline(always)]
+    fn shared(&self) -> &Arc<Shared<State<K>>> {
+        &self.delaying.shared
+    }
+}
 
 impl<K: Key> RateLimitingQueue<K> {
-    /// Creates an empty queue on the system clock.
+    /// Creates an empty FIFO queue on the system clock.
     pub fn new(limiter: impl RateLimiter<K>) -> Self {
         RateLimitingQueue::with(limiter, Options::new())
     }
 
-    /// Creates an empty queue with the given options.
+    /// Creates an empty FIFO queue with the given options.
     pub fn with(limiter: impl RateLimiter<K>, options: Options) -> Self {
-        let bounds = options.failures;
-        let delaying = DelayingQueue::with(options);
-        delaying.shared.shell.lock().state.limit(Box::new(limiter), bounds);
-        RateLimitingQueue { delaying }
+        RateLimitingQueue::build(Ready::fifo(), limiter, options)
     }
 
-    /// Creates a rate-limiting queue on top of `delaying`, which keeps its clock and its name.
-    /// Of `options`, only the bounds on failure counts ([`Options::forget_failures_after`],
-    /// [`Options::max_failing_keys`]) are used.
-    ///
-    /// Fails with [`AlreadyLimited`] if `delaying` already belongs to a rate-limiting queue.
+    /// Creates an empty queue that hands out ready keys in the given [`Order`].
     ///
     /// ```
-    /// use requeue::limiter::default_controller;
-    /// use requeue::{AlreadyLimited, DelayingQueue, Options, RateLimitingQueue};
+    /// use requeue::{Fair, Options, RateLimitingQueue, limiter::default_controller};
     ///
-    /// let delaying = DelayingQueue::<String>::new();
-    /// let queue = RateLimitingQueue::over(delaying.clone(), default_controller(), Options::new())?;
-    /// let again = RateLimitingQueue::over(delaying, default_controller(), Options::new());
-    /// assert_eq!(again.unwrap_err(), AlreadyLimited);
-    /// # Ok::<(), AlreadyLimited>(())
+    /// // Tenants take turns, however many keys each of them has.
+    /// let tenant = |key: &String| key.split('/').next().unwrap_or_default().to_owned();
+    /// let order = Fair::by(tenant);
+    /// let queue = RateLimitingQueue::with_order(order, default_controller(), Options::new());
+    /// for key in ["a/1", "a/2", "b/1"] {
+    ///     queue.add(key.to_owned());
+    /// }
+    /// let keys = queue.get_many(3).wait().into_iter().map(|held| held.done_into_key());
+    /// assert_eq!(keys.collect::<Vec<_>>(), ["a/1", "b/1", "a/2"]);
     /// ```
-    pub fn over(
-        delaying: DelayingQueue<K>,
+    pub fn with_order(
+        order: impl Order<K>,
         limiter: impl RateLimiter<K>,
         options: Options,
-    ) -> Result<Self, AlreadyLimited> {
-        if !delaying.shared.shell.lock().state.limit(Box::new(limiter), options.failures) {
-            return Err(AlreadyLimited);
-        }
-        Ok(RateLimitingQueue { delaying })
+    ) -> Self {
+        RateLimitingQueue::build(Ready::Given(Box::new(order)), limiter, options)
+    }
+
+    fn build(order: Ready<K>, limiter: impl RateLimiter<K>, options: Options) -> Self {
+        let backoff = Backoff::new(limiter, options.failures);
+        RateLimitingQueue { delaying: DelayingQueue::build(order, options, Some(backoff)) }
     }
 
     /// Counts a failure of `key` and adds it after the delay that the limiter returns.
@@ -119,11 +131,12 @@ impl<K: Key> RateLimitingQueue<K> {
     ///
     /// Panics in the same case as [`DelayingQueue::add_after`].
     pub fn add_rate_limited(&self, key: K) -> Limited {
-        let offer = Offer::new(self.delaying.shared.hasher.hash(&key), key);
-        match self.rate_limit(By::Anyone, offer) {
-            (limited, Some(key)) => Limited { added: self.delaying.add(key), ..limited },
-            (limited, None) => limited,
-        }
+        let mut delay = Duration::ZERO;
+        let added = self.delaying.delay(key, |state, offer, now| {
+            let accepts = state.ending().is_open();
+            state.add_rate_limited(state.find_offer(offer), offer, now, &mut delay, accepts)
+        });
+        Limited { delay, added }
     }
 
     /// Resets the failure count of `key`. If the key waits, it continues to wait.
@@ -132,17 +145,7 @@ impl<K: Key> RateLimitingQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let hash = self.delaying.shared.hasher.hash(key);
-        self.forget_found(|state| state.queue.keys.find(hash, key));
-    }
-
-    #[inline]
-    fn forget_found(&self, find: impl FnOnce(&State<K>) -> Option<u32>) {
-        let mut inner = self.delaying.shared.shell.lock();
-        let found = find(&inner.state);
-        let forgotten = inner.state.forget(found);
-        drop(inner);
-        drop(forgotten);
+        self.shared().forget_key(key);
     }
 
     /// Returns how often `key` has failed since it was last forgotten. Returns 0 if the limiter
@@ -153,63 +156,10 @@ impl<K: Key> RateLimitingQueue<K> {
         K: Borrow<B>,
         B: ?Sized + Hash + Eq,
     {
-        let hash = self.delaying.shared.hasher.hash(key);
-        self.failures(|state| state.queue.keys.find(hash, key))
+        self.shared().failures_of_key(key)
     }
 
-    #[inline]
-    fn failures(&self, find: impl FnOnce(&State<K>) -> Option<u32>) -> u32 {
-        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
-        let mut inner = self.delaying.shared.shell.lock();
-        let state = &mut inner.state;
-        if state.forgets_by_time() {
-            state.forget_stale(self.delaying.shared.clock.now(), stale);
-        }
-        state.failures(find(state))
-    }
-
-    /// Makes a key wait for the delay that the limiter returns. If the key is due now, returns
-    /// it for the caller to make ready.
-    #[inline(always)]
-    fn rate_limit(&self, by: By, mut offer: Offer<K>) -> (Limited, Option<K>) {
-        let mut delay = Duration::ZERO;
-        let outcome = self.delaying.update(by, |state, caller, now| {
-            state.add_rate_limited(state.find(&offer), &mut offer, now, caller, &mut delay)
-        });
-        (Limited { delay, added: outcome.added }, offer.key.filter(|_| outcome.due))
-    }
-
-    /// Adds `key` now. See [`DelayingQueue::add`].
-    #[inline]
-    pub fn add(&self, key: K) -> Added {
-        self.delaying.add(key)
-    }
-
-    /// Adds `key` once `delay` has passed. See [`DelayingQueue::add_after`].
-    ///
-    /// # Panics
-    ///
-    /// Panics in the same case as [`DelayingQueue::add_after`].
-    #[inline]
-    pub fn add_after(&self, key: K, delay: Duration) -> Added {
-        self.delaying.add_after(key, delay)
-    }
-
-    /// Adds `key` once `delay` has passed, with a rule for a key that already waits. See
-    /// [`DelayingQueue::add_after_with`].
-    ///
-    /// # Panics
-    ///
-    /// Panics in the same case as [`DelayingQueue::add_after`].
-    pub fn add_after_with(&self, key: K, delay: Duration, merge: Merge) -> Added {
-        self.delaying.add_after_with(key, delay, merge)
-    }
-
-    /// Waits for a key: `.await` it, or call `.wait()` on a thread. Resolves to `None` once the
-    /// queue is shut down and no key is ready.
-    ///
-    /// After a shutdown, keys that are still ready are handed out first; waiting keys are not.
-    /// See [`Get`] for timeouts and cancellation.
+    /// Waits for a key, like [`DelayingQueue::get`]. The guard can also [`retry`](Held::retry).
     #[inline]
     pub fn get(&self) -> Get<'_, Self> {
         Get::new(self)
@@ -221,143 +171,9 @@ impl<K: Key> RateLimitingQueue<K> {
         try_get(self)
     }
 
-    /// Waits for up to `max` keys and returns at least one. Resolves to an empty list once the
-    /// queue is shut down and no key is ready. A `max` of 0 counts as 1.
+    /// Waits for up to `max` keys, like [`DelayingQueue::get_many`].
     pub fn get_many(&self, max: usize) -> GetMany<'_, Self> {
         GetMany::new(self, max)
-    }
-
-    /// Returns the number of ready keys. Waiting keys do not count; see
-    /// [`waiting`](Self::waiting).
-    pub fn len(&self) -> usize {
-        self.delaying.len()
-    }
-
-    /// Returns `true` if no key is ready.
-    pub fn is_empty(&self) -> bool {
-        self.delaying.is_empty()
-    }
-
-    /// Returns the number of keys that wait for their due time.
-    pub fn waiting(&self) -> usize {
-        self.delaying.waiting()
-    }
-
-    /// Removes `key` if it waits and if it is ready. See [`DelayingQueue::cancel`]. The failure
-    /// count of the key is kept.
-    pub fn cancel<B>(&self, key: &B) -> Cancelled
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        self.delaying.cancel(key)
-    }
-
-    /// Returns the state of `key`.
-    pub fn status<B>(&self, key: &B) -> KeyStatus
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        self.delaying.status(key)
-    }
-
-    /// Returns all keys at one instant. See [`DelayingQueue::snapshot`].
-    pub fn snapshot(&self) -> Snapshot<K> {
-        self.delaying.snapshot()
-    }
-
-    /// Returns the queue's metrics, or `None` if the queue has no [name](Options::metrics).
-    pub fn metrics(&self) -> Option<QueueMetrics> {
-        self.delaying.metrics()
-    }
-
-    /// Shuts the queue down. See [`DelayingQueue::shut_down`].
-    pub fn shut_down(&self) {
-        self.delaying.shut_down();
-    }
-
-    /// Shuts the queue down and waits until no key is held. See
-    /// [`DelayingQueue::shut_down_with_drain`].
-    pub fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self> {
-        ShutDownWithDrain::new(self)
-    }
-
-    /// Returns `true` if adds are refused because the queue is shut down or draining.
-    pub fn shutting_down(&self) -> bool {
-        self.delaying.shutting_down()
-    }
-
-    /// Refuses adds, waits for the remaining work and returns the keys that were left. See
-    /// [`DelayingQueue::drain`]. A key whose guard calls [`retry`](Held::retry) is returned
-    /// too.
-    pub fn drain(&self, limit: Duration) -> Drain<'_, Self> {
-        Drain::new(self, &self.delaying.shared.clock, limit)
-    }
-}
-
-impl<K: Key> WorkQueue for RateLimitingQueue<K> {
-    type Key = K;
-
-    fn add(&self, key: K) -> Added {
-        self.delaying.add(key)
-    }
-
-    #[inline]
-    fn poll_take(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> Poll<Option<Taken<K>>> {
-        self.delaying.poll_take(waiter, waker)
-    }
-
-    fn leave(&self, waiter: &mut Waiter) {
-        self.delaying.leave(waiter);
-    }
-
-    #[inline]
-    fn done(&self, token: u64) {
-        self.delaying.done(token);
-    }
-
-    fn len(&self) -> usize {
-        self.delaying.len()
-    }
-
-    fn shut_down(&self, mode: StopMode) {
-        WorkQueue::shut_down(&self.delaying, mode);
-    }
-
-    fn poll_drained(&self, mode: StopMode, waiter: &mut Waiter, waker: &Waker) -> Poll<()> {
-        self.delaying.poll_drained(mode, waiter, waker)
-    }
-
-    fn shutting_down(&self) -> bool {
-        self.delaying.shutting_down()
-    }
-
-    #[inline]
-    fn requeue(&self, taken: Taken<K>) -> Added {
-        self.delaying.requeue(taken)
-    }
-
-    fn take_ready(&self, max: usize, taken: &mut Vec<Taken<K>>) {
-        self.delaying.take_ready(max, taken);
-    }
-
-    #[inline(always)]
-    fn take_now<R>(&self, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        self.delaying.take_now(make)
-    }
-
-    #[inline(always)]
-    fn next_now<R>(&self, token: u64, make: impl FnOnce(Taken<K>) -> R) -> Option<R> {
-        self.delaying.next_now(token, make)
-    }
-
-    fn add_due(&self, keys: &mut dyn Iterator<Item = K>) -> Wakeups {
-        self.delaying.add_due(keys)
-    }
-
-    fn take_remaining(&self) -> Remains<K> {
-        self.delaying.take_remaining()
     }
 }
 
@@ -370,48 +186,34 @@ impl<K: Key> Retry for RateLimitingQueue<K> {
 
     #[inline]
     fn retry(&self, taken: Taken<K>) -> Limited {
-        if self.delaying.shared.given.is_none() {
-            let mut delay = Duration::ZERO;
-            let added = self.delaying.settle(taken, |state, found, offer, caller, now| {
-                state.add_rate_limited(found, offer, now, caller, &mut delay)
-            });
-            return Limited { delay, added };
-        }
-        let (hold, key) = Hold::of(self, taken);
-        let offer = Offer::new(self.delaying.shared.hasher.hash(&key), key);
-        match self.rate_limit(By::Holder, offer) {
-            (limited, Some(key)) => Limited { added: hold.requeue(key), ..limited },
-            (limited, None) => limited,
-        }
+        let mut delay = Duration::ZERO;
+        let added = self.delaying.settle(taken, |state, slot, offer, now| {
+            let accepts = !state.is_down();
+            state.add_rate_limited(Some(slot), offer, now, &mut delay, accepts)
+        });
+        Limited { delay, added }
     }
 
-    fn fail_held(&self, token: u64, hash: u32, key: &K) -> Duration {
-        let hash = self.delaying.hash_of_held(hash, key);
-        let find = self.delaying.find_held(token, key);
-        let now = self.delaying.shared.clock.now();
-        let stale = &mut Vec::new(); // dropped after the lock, also in a panic
-        let mut inner = self.delaying.shared.shell.lock();
-        inner.state.forget_stale(now, stale);
-        let mut found = find(&inner.state);
-        inner.state.fail(&mut found, hash, key, now)
+    fn fail_held(&self, token: u64, key: &K) -> Duration {
+        self.shared().fail_held(token, key)
     }
 
     #[inline]
-    fn forget_held(&self, token: u64, key: &K) {
-        self.forget_found(self.delaying.find_held(token, key));
+    fn forget_held(&self, token: u64, _: &K) {
+        self.shared().forget(|state| state.held_slot(token));
     }
 
     #[inline]
-    fn num_requeues_held(&self, token: u64, key: &K) -> u32 {
-        self.failures(self.delaying.find_held(token, key))
+    fn num_requeues_held(&self, token: u64, _: &K) -> u32 {
+        self.shared().failures(|state| state.held_slot(token))
     }
 
     fn count_failures(&self) {
-        self.delaying.shared.shell.lock().state.count_failures();
+        self.shared().shell.lock().state.count_failures();
     }
 
     fn clock(&self) -> &Clock {
-        &self.delaying.shared.clock
+        &self.shared().clock
     }
 }
 

@@ -4,6 +4,7 @@
 use super::*;
 use crate::clock::ManualClock;
 use crate::limiter::ExponentialFailure;
+use crate::snapshot::Remains;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -340,7 +341,7 @@ fn compare(ops: Vec<Op>, step: Option<u64>) {
                 model.advance(by);
             }
             Op::ShutDown(mode) => {
-                WorkQueue::shut_down(&queue, mode);
+                queue.stop(mode);
                 model.shut_down(mode);
             }
             Op::TakeRemaining => {

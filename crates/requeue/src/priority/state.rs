@@ -2,16 +2,15 @@
 
 use super::AddOptions;
 use super::ready_list::{ReadyEntry, ReadyList};
+use crate::backoff::Backoff;
 use crate::clock::Moment;
 use crate::ending::{Ending, Load, Stop};
-use crate::failures::OldestFailures;
 use crate::keys::Keys;
-use crate::limiter::RateLimiter;
 use crate::metrics::Recorder;
-use crate::options::FailureBounds;
 use crate::shell::{Finished, Rules};
 use crate::snapshot::{Added, Cancelled, Limited, Remains};
-use crate::wheel::{Node, Nodes, Wheel};
+use crate::timers::{BATCH, TimedRules, Timers};
+use crate::wheel::{Node, Nodes};
 use crate::work_queue::{Key, StopMode, Taken};
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -26,7 +25,7 @@ pub(super) const HELD: u8 = 4;
 
 /// The state of a key. Invariant: not both `READY` and `WAITS`; some flag or some failures,
 /// otherwise the key has no entry.
-pub(super) struct Item {
+pub(crate) struct Item {
     /// Its time is when the key falls due, or when it became ready.
     node: Node,
     /// Its position among the keys of one priority.
@@ -70,18 +69,18 @@ impl<K> Nodes for Keys<K, Item> {
 /// The times of one call.
 #[derive(Clone, Copy)]
 pub(super) struct Time {
-    /// For delays and ageing. Not used if there is neither.
+    /// For delays. Not used if there is none.
     pub(super) now: Moment,
-    /// For the metrics of a queue with a name.
+    /// For ageing and for the metrics of a queue with a name.
     pub(super) stamp: Moment,
 }
 
-pub(super) struct State<K> {
+pub(crate) struct State<K> {
     pub(super) keys: Keys<K, Item>,
     /// Invariant: exactly the keys that are `READY` and not `HELD`.
     pub(super) ready_list: ReadyList,
     /// Invariant: exactly the keys that are `WAITS`.
-    pub(super) wheel: Wheel,
+    timers: Timers,
     /// The number of `READY` keys, held or not.
     pub(super) ready: usize,
     /// The number of `HELD` keys.
@@ -93,14 +92,7 @@ pub(super) struct State<K> {
     /// Keys that their holders requeued during a drain.
     kept: Vec<K>,
     ending: Ending,
-    /// The earliest time for which the clock is armed. Invariant, while open: not after the
-    /// earliest timer.
-    armed: Option<Moment>,
-    limiter: Box<dyn RateLimiter<K>>,
-    /// Whether failures are counted even if the limiter does not use the count.
-    counts: bool,
-    /// Invariant: contains exactly the keys that have failed.
-    stalest: Option<OldestFailures>,
+    backoff: Backoff<K>,
     /// The number of adds that had a delay.
     pub(super) retries: u64,
     /// Present if the queue has a name.
@@ -112,19 +104,17 @@ pub(super) struct Outcome {
     pub(super) limited: Limited,
     /// A key became ready.
     pub(super) came_ready: bool,
-    /// Arm the clock for this time.
-    pub(super) arm: Option<Moment>,
+    /// Arm the clock for this time, unless it is the end.
+    pub(super) arm: Moment,
 }
 
 impl Outcome {
     fn unchanged(delay: Duration, added: Added) -> Self {
-        Outcome { limited: Limited { delay, added }, came_ready: false, arm: None }
+        Outcome { limited: Limited { delay, added }, came_ready: false, arm: Moment::END }
     }
 }
 
 impl<K: Key> Rules for State<K> {
-    type Key = K;
-
     #[inline]
     fn load(&self) -> Load {
         Load { ready: self.ready_list.len(), held: self.held }
@@ -139,10 +129,22 @@ impl<K: Key> Rules for State<K> {
         &mut self.ending
     }
 
+    fn len(&self) -> usize {
+        self.ready
+    }
+
+    #[inline]
+    fn add(&mut self, hash: u32, key: K, stamp: Moment) -> (Added, Option<K>) {
+        let mut key = Some(key);
+        let time = Time { now: Moment::default(), stamp };
+        let outcome = self.add_with(hash, &mut key, AddOptions::new(), time);
+        (outcome.limited.added, key)
+    }
+
     #[inline]
     fn take(&mut self, stamp: Moment) -> Option<Taken<K>> {
         let slot = self.ready_list.first()?;
-        let (key, hash, item) = self.keys.entry(slot)?;
+        let (key, item) = self.keys.entry(slot)?;
         // If `clone` panics, nothing has changed.
         let key = key.clone();
         let hold = self.holds.wrapping_add(1);
@@ -156,7 +158,7 @@ impl<K: Key> Rules for State<K> {
             recorder.taken(slot, stamp);
         }
         let token = (u64::from(hold) << 32) | u64::from(slot);
-        Some(Taken { key, token, hash, priority })
+        Some(Taken { key, token, priority })
     }
 
     #[inline]
@@ -176,47 +178,204 @@ impl<K: Key> Rules for State<K> {
         }
         Finished { added: Added::Refused, came_back, key: self.remove_idle(slot) }
     }
+
+    #[inline]
+    fn finish_and_add(&mut self, token: u64, key: &mut Option<K>, stamp: Moment) -> Finished<K> {
+        let time = Time { now: Moment::default(), stamp };
+        let mode = RequeueMode::After(Duration::ZERO);
+        let (outcome, finished) = self.finish_and_requeue(token, key, mode, time);
+        Finished { added: outcome.limited.added, ..finished }
+    }
+
+    fn stop_waiting(&mut self, mode: StopMode) -> Vec<K> {
+        if mode == StopMode::WorkOff || !self.ending.is_open() {
+            return Vec::new();
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.dropped(self.timers.wheel.len());
+        }
+        self.timers.clear();
+        let waiting = self.keys.iter().filter(|(_, _, item)| item.is(WAITS));
+        let waiting: Vec<u32> = waiting.map(|(slot, ..)| slot).collect();
+        let stopped = waiting.into_iter().filter_map(|slot| {
+            self.keys[slot].flags &= !WAITS;
+            self.remove_idle(slot)
+        });
+        stopped.collect()
+    }
+
+    fn take_remaining(&mut self, now: Moment) -> (Remains<K>, Vec<K>) {
+        // Cloning may panic, so it happens before anything changes.
+        let with = |flags| {
+            let keys = self.keys.iter().filter(move |(.., item)| item.flags & flags == flags);
+            keys.map(|(_, key, _)| key.clone()).collect::<Vec<K>>()
+        };
+        let (held, reruns) = (with(HELD), with(HELD | READY));
+        let ready = self.ready_list.slots().into_iter().filter_map(|slot| self.keys.key(slot));
+        let mut ready: Vec<K> = ready.cloned().collect();
+        let waiting = self.waiting_keys(now).into_iter().map(|w| (w.key, w.due_in)).collect();
+        ready.append(&mut self.kept);
+        ready.extend(reruns);
+        self.timers.clear();
+        self.ready_list.clear();
+        self.ready = 0;
+        let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
+        let removed = slots.into_iter().filter_map(|slot| {
+            self.keys[slot].flags &= HELD;
+            self.remove_idle(slot)
+        });
+        let removed = removed.collect();
+        (Remains { ready, waiting, held }, removed)
+    }
+
+    #[inline]
+    fn forget_stale(&mut self, now: Moment, dropped: &mut Vec<K>) {
+        while let Some(slot) = self.backoff.pop_stale(now) {
+            dropped.extend(self.forget(slot));
+        }
+    }
+
+    fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<K>)
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let mut cancelled = Cancelled::default();
+        let Some(slot) = self.keys.find(hash, key) else {
+            return (cancelled, None);
+        };
+        let flags = self.keys[slot].flags;
+        if flags & WAITS != 0 {
+            cancelled.waiting = true;
+            self.timers.wheel.remove(&mut self.keys, slot);
+        }
+        if flags & READY != 0 {
+            (cancelled.ready, cancelled.rerun) = (flags == READY, flags != READY);
+            self.ready -= 1;
+            if flags == READY {
+                self.ready_list.remove(self.ready_entry(slot));
+            }
+        }
+        self.keys[slot].flags &= HELD;
+        (cancelled, self.remove_idle(slot))
+    }
+}
+
+impl<K: Key> TimedRules for State<K> {
+    fn fire(&mut self, now: Moment, stamp: Moment) -> usize {
+        if !self.ending.is_open() {
+            return 0;
+        }
+        let wheel = &mut self.timers.wheel;
+        let due = std::iter::from_fn(|| wheel.pop(&mut self.keys, now.as_nanos()));
+        let mut due: Vec<u32> = due.take(BATCH).collect();
+        // Like controller-runtime. The wheel knows which key was delayed first, not which was
+        // added first.
+        let keys = &self.keys;
+        due.sort_by_key(|&slot| {
+            (keys[slot].time(), -i64::from(keys[slot].priority), keys[slot].number)
+        });
+        for &slot in &due {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.late(self.keys[slot].time(), now);
+            }
+            self.numbered += 1;
+            self.keys[slot].number = self.numbered;
+            self.make_ready(slot, stamp);
+        }
+        due.len()
+    }
+
+    fn rearm(&mut self, now: Moment) -> Option<Moment> {
+        if self.ending.is_open() { self.timers.rearm(&mut self.keys, now) } else { None }
+    }
+
+    fn next_due(&mut self) -> Option<Moment> {
+        if self.ending.is_open() { self.timers.next_due(&mut self.keys) } else { None }
+    }
+
+    fn waiting(&self) -> usize {
+        self.timers.wheel.len()
+    }
+
+    fn find<B>(&self, hash: u32, key: &B) -> Option<u32>
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        self.keys.find(hash, key)
+    }
+
+    #[inline]
+    fn held_slot(&self, token: u64) -> Option<u32> {
+        let (slot, hold) = (token as u32, (token >> 32) as u32);
+        let item = self.keys.get(slot)?;
+        (item.is(HELD) && item.hold == hold).then_some(slot)
+    }
+
+    fn failures(&self, slot: u32) -> u32 {
+        self.keys[slot].failures
+    }
+
+    fn forgets_by_time(&self) -> bool {
+        self.backoff.is_bounded()
+    }
+
+    fn forget(&mut self, slot: u32) -> Option<K> {
+        self.backoff.forget(slot);
+        self.keys[slot].failures = 0;
+        self.remove_idle(slot)
+    }
+
+    fn count_failures(&mut self) {
+        self.backoff.count_always();
+    }
+
+    /// After a shutdown, the limiter is not called.
+    fn fail(&mut self, slot: u32, key: &K, now: Moment) -> Duration {
+        if self.ending.stop() == Stop::Down {
+            return Duration::ZERO;
+        }
+        let failures = self.keys[slot].failures;
+        self.count_failure(slot, now);
+        self.backoff.when(key, failures, now)
+    }
 }
 
 impl<K: Key> State<K> {
     pub(super) fn new(
-        limiter: Box<dyn RateLimiter<K>>,
-        bounds: FailureBounds,
+        backoff: Backoff<K>,
         ready_list: ReadyList,
         recorder: Option<Box<Recorder>>,
     ) -> Self {
         State {
             keys: Keys::default(),
             ready_list,
-            wheel: Wheel::default(),
+            timers: Timers::default(),
             ready: 0,
             held: 0,
             holds: 0,
             numbered: 0,
             kept: Vec::new(),
             ending: Ending::new(),
-            armed: None,
-            limiter,
-            counts: false,
-            stalest: OldestFailures::new(bounds),
+            backoff,
             retries: 0,
             recorder,
         }
     }
 
-    /// Returns the number of keys to run, including held ones that run again.
-    pub(super) fn len(&self) -> usize {
-        self.ready
-    }
-
-    pub(super) fn waiting(&self) -> usize {
-        self.wheel.len()
+    fn count_failure(&mut self, slot: u32, now: Moment) {
+        if self.backoff.counts() {
+            let item = &mut self.keys[slot];
+            item.failures = item.failures.saturating_add(1);
+            self.backoff.failed(slot, now);
+        }
     }
 
     /// Adds `key`. If the key is not needed, it stays with the caller, who drops it once the
     /// lock is released, also if the limiter panics.
-    #[inline]
-    pub(super) fn add(
+    #[inline(always)]
+    pub(super) fn add_with(
         &mut self,
         hash: u32,
         key: &mut Option<K>,
@@ -229,7 +388,7 @@ impl<K: Key> State<K> {
         let found = self.keys.find(hash, offered);
         let failures = found.map_or(0, |slot| self.keys[slot].failures);
         let AddOptions { priority, after, rate_limited } = options;
-        let limit = rate_limited.then(|| self.limiter.when(offered, failures, time.now));
+        let limit = rate_limited.then(|| self.backoff.when(offered, failures, time.now));
         let slot = match found {
             Some(slot) => slot,
             None => {
@@ -244,7 +403,7 @@ impl<K: Key> State<K> {
     }
 
     /// Ends a hold and adds the key again in the same step, with the priority it had. The key
-    /// is passed by reference as in [`add`](Self::add).
+    /// is passed by reference as in [`add_with`](Self::add_with).
     pub(super) fn finish_and_requeue(
         &mut self,
         token: u64,
@@ -271,13 +430,13 @@ impl<K: Key> State<K> {
     ) -> Outcome {
         let Item { held_priority, flags, .. } = self.keys[slot];
         let delay = match (mode, &key) {
-            (RequeueMode::Limited, Some(key)) => self.fail_slot(slot, key, time.now),
+            (RequeueMode::Limited, Some(key)) => self.fail(slot, key, time.now),
             (RequeueMode::After(delay), _) => delay,
             (RequeueMode::Limited, None) => Duration::ZERO,
         };
         if !open && delay.is_zero() && flags & READY == 0 {
             if flags & WAITS != 0 {
-                self.wheel.remove(&mut self.keys, slot);
+                self.timers.wheel.remove(&mut self.keys, slot);
                 self.keys[slot].flags &= !WAITS;
             }
             self.kept.extend(key.take());
@@ -302,39 +461,9 @@ impl<K: Key> State<K> {
         Outcome::unchanged(Duration::ZERO, Added::Refused)
     }
 
-    /// Counts a failure of a held key and calls the limiter, unless the queue is shut down.
-    pub(super) fn fail(&mut self, token: u64, key: &K, now: Moment) -> Duration {
-        match self.held_slot(token) {
-            Some(slot) if self.ending.stop() != Stop::Down => self.fail_slot(slot, key, now),
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// The count comes first, so that it also happens if the limiter panics.
-    fn fail_slot(&mut self, slot: u32, key: &K, now: Moment) -> Duration {
-        let failures = self.keys[slot].failures;
-        self.count_failure(slot, now);
-        self.limiter.when(key, failures, now)
-    }
-
-    fn count_failure(&mut self, slot: u32, now: Moment) {
-        if !self.limiter.counts() && !self.counts {
-            return;
-        }
-        let item = &mut self.keys[slot];
-        item.failures = item.failures.saturating_add(1);
-        if let Some(stalest) = &mut self.stalest {
-            stalest.failed(slot, now);
-        }
-    }
-
-    pub(super) fn count_failures(&mut self) {
-        self.counts = true;
-    }
-
     /// Schedules the key in `slot` after `delay`. A higher priority and an earlier time replace
     /// those that it has.
-    #[inline]
+    #[inline(always)]
     fn schedule(&mut self, slot: u32, priority: i32, delay: Duration, time: Time) -> Outcome {
         self.retries += u64::from(!delay.is_zero());
         let due = time.now.saturating_add(delay);
@@ -348,28 +477,29 @@ impl<K: Key> State<K> {
         let added = match was {
             READY => Added::Coalesced,
             WAITS if delay.is_zero() => {
-                self.wheel.remove(&mut self.keys, slot);
-                self.make_ready(slot, time);
+                self.timers.wheel.remove(&mut self.keys, slot);
+                self.make_ready(slot, time.stamp);
                 Added::Queued
             }
             WAITS if due < self.keys[slot].time() => {
-                self.wheel.reset(&mut self.keys, slot, due.as_nanos());
+                self.timers.wheel.reset(&mut self.keys, slot, due.as_nanos());
                 Added::Waiting
             }
             WAITS => Added::Coalesced,
             _ if delay.is_zero() => {
-                self.make_ready(slot, time);
+                self.make_ready(slot, time.stamp);
                 Added::Queued
             }
             _ => {
                 let item = &mut self.keys[slot];
                 item.node = Node::new(due.as_nanos());
                 item.flags |= WAITS;
-                self.wheel.insert(&mut self.keys, slot, time.now.as_nanos());
+                self.timers.wheel.insert(&mut self.keys, slot, time.now.as_nanos());
                 Added::Waiting
             }
         };
-        let arm = if added == Added::Waiting { self.arm(due) } else { None };
+        let arms = added == Added::Waiting && self.ending.is_open();
+        let arm = if arms { self.timers.arm(due) } else { Moment::END };
         if let (Added::Coalesced, Some(recorder)) = (added, &mut self.recorder) {
             recorder.coalesced();
         }
@@ -404,77 +534,17 @@ impl<K: Key> State<K> {
     }
 
     #[inline]
-    fn make_ready(&mut self, slot: u32, time: Time) {
+    fn make_ready(&mut self, slot: u32, stamp: Moment) {
         let item = &mut self.keys[slot];
-        item.node = Node::new(time.now.as_nanos());
+        item.node = Node::new(stamp.as_nanos());
         item.flags = (item.flags & !WAITS) | READY;
         self.ready += 1;
         if self.keys[slot].flags == READY {
             self.ready_list.insert(self.ready_entry(slot));
         }
         if let Some(recorder) = &mut self.recorder {
-            recorder.added(slot, time.stamp);
+            recorder.added(slot, stamp);
         }
-    }
-
-    fn arm(&mut self, due: Moment) -> Option<Moment> {
-        let armed = self.armed.is_some_and(|armed| armed <= due);
-        if armed || due == Moment::END || !self.ending.is_open() {
-            return None;
-        }
-        self.armed = Some(due);
-        self.armed
-    }
-
-    /// Makes up to `max` due keys ready. Returns how many.
-    pub(super) fn fire(&mut self, max: usize, time: Time) -> usize {
-        if !self.ending.is_open() {
-            return 0;
-        }
-        let now = time.now.as_nanos();
-        let due = std::iter::from_fn(|| self.wheel.pop(&mut self.keys, now));
-        let mut due: Vec<u32> = due.take(max).collect();
-        // Like controller-runtime. The wheel knows which key was delayed first, not which was
-        // added first.
-        let keys = &self.keys;
-        due.sort_by_key(|&slot| {
-            (keys[slot].time(), -i64::from(keys[slot].priority), keys[slot].number)
-        });
-        for &slot in &due {
-            if let Some(recorder) = &mut self.recorder {
-                recorder.late(self.keys[slot].time(), time.now);
-            }
-            self.numbered += 1;
-            self.keys[slot].number = self.numbered;
-            self.make_ready(slot, time);
-        }
-        due.len()
-    }
-
-    /// Returns the time for which to arm the clock next, after it fired.
-    pub(super) fn rearm(&mut self, now: Moment) -> Option<Moment> {
-        self.armed = match self.ending.is_open() {
-            true => self.wheel.next_wake(&mut self.keys, now.as_nanos()).map(Moment::from_nanos),
-            false => None,
-        };
-        self.armed
-    }
-
-    /// Returns when the next key falls due.
-    pub(super) fn next_due(&mut self) -> Option<Moment> {
-        if !self.ending.is_open() {
-            return None;
-        }
-        self.wheel.next_due(&mut self.keys).map(Moment::from_nanos)
-    }
-
-    /// Returns the slot that `token` identifies. A token that identifies no hold is stale or
-    /// forged.
-    #[inline]
-    pub(super) fn held_slot(&self, token: u64) -> Option<u32> {
-        let (slot, hold) = (token as u32, (token >> 32) as u32);
-        let item = self.keys.get(slot)?;
-        (item.is(HELD) && item.hold == hold).then_some(slot)
     }
 
     /// Removes and returns a key that is neither to run nor held, and has not failed.
@@ -484,112 +554,12 @@ impl<K: Key> State<K> {
         if item.flags == 0 && item.failures == 0 { self.keys.remove(slot) } else { None }
     }
 
-    /// Returns the keys that no longer wait, to be dropped once the lock is released. Keys that
-    /// a drain will return stay.
-    pub(super) fn stop_waiting(&mut self, mode: StopMode) -> Vec<K> {
-        if mode == StopMode::WorkOff || !self.ending.is_open() {
-            return Vec::new();
-        }
-        if let Some(recorder) = &mut self.recorder {
-            recorder.dropped(self.wheel.len());
-        }
-        self.wheel = Wheel::default();
-        let waiting = self.keys.iter().filter(|(_, _, item)| item.is(WAITS));
-        let waiting: Vec<u32> = waiting.map(|(slot, ..)| slot).collect();
-        let stopped = waiting.into_iter().filter_map(|slot| {
-            self.keys[slot].flags &= !WAITS;
-            self.remove_idle(slot)
-        });
-        stopped.collect()
-    }
-
-    /// Removes ready and waiting keys. Held keys stay but do not run again. Also returns keys
-    /// to be dropped once the lock is released.
-    pub(super) fn take_remaining(&mut self, now: Moment) -> (Remains<K>, Vec<K>) {
-        // Cloning may panic, so it happens before anything changes.
-        let with = |flags| {
-            let keys = self.keys.iter().filter(move |(.., item)| item.flags & flags == flags);
-            keys.map(|(_, key, _)| key.clone()).collect::<Vec<K>>()
-        };
-        let (held, reruns) = (with(HELD), with(HELD | READY));
-        let ready = self.ready_list.slots().into_iter().filter_map(|slot| self.keys.key(slot));
-        let mut ready: Vec<K> = ready.cloned().collect();
-        let waiting = self.waiting_keys(now).into_iter().map(|w| (w.key, w.due_in)).collect();
-        ready.append(&mut self.kept);
-        ready.extend(reruns);
-        self.wheel = Wheel::default();
-        self.ready_list.clear();
-        self.ready = 0;
-        let slots: Vec<u32> = self.keys.iter().map(|(slot, ..)| slot).collect();
-        let removed = slots.into_iter().filter_map(|slot| {
-            self.keys[slot].flags &= HELD;
-            self.remove_idle(slot)
-        });
-        let removed = removed.collect();
-        (Remains { ready, waiting, held }, removed)
-    }
-
-    /// Ends the wait of `key`, or removes it from the ready list. A held key no longer runs
-    /// again.
-    pub(super) fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<K>)
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let mut cancelled = Cancelled::default();
-        let Some(slot) = self.keys.find(hash, key) else {
-            return (cancelled, None);
-        };
-        let flags = self.keys[slot].flags;
-        if flags & WAITS != 0 {
-            cancelled.waiting = true;
-            self.wheel.remove(&mut self.keys, slot);
-        }
-        if flags & READY != 0 {
-            (cancelled.ready, cancelled.rerun) = (flags == READY, flags != READY);
-            self.ready -= 1;
-            if flags == READY {
-                self.ready_list.remove(self.ready_entry(slot));
-            }
-        }
-        self.keys[slot].flags &= HELD;
-        (cancelled, self.remove_idle(slot))
-    }
-
-    /// Resets the failures of the key in slot `found`.
-    pub(super) fn forget(&mut self, found: Option<u32>) -> Option<K> {
-        self.forget_slot(found?)
-    }
-
-    fn forget_slot(&mut self, slot: u32) -> Option<K> {
-        if let Some(stalest) = &mut self.stalest {
-            stalest.forget(slot);
-        }
-        self.keys[slot].failures = 0;
-        self.remove_idle(slot)
-    }
-
-    /// Whether failures expire with time.
-    pub(super) fn forgets_by_time(&self) -> bool {
-        self.stalest.is_some()
-    }
-
-    /// Forgets failures that are too old or too many. Appends removed keys to `dropped`.
-    #[inline]
-    pub(super) fn forget_stale(&mut self, now: Moment, dropped: &mut Vec<K>) {
-        while let Some(slot) = self.stalest.as_mut().and_then(|stalest| stalest.pop(now)) {
-            dropped.extend(self.forget_slot(slot));
-        }
-    }
-
     /// Checks all invariants.
     #[cfg(test)]
     pub(super) fn check(&self) {
         self.keys.check();
-        self.wheel.check(&self.keys);
         let count = |flag| self.keys.iter().filter(|(.., item)| item.is(flag)).count();
         assert_eq!((count(READY), count(HELD)), (self.ready, self.held));
-        assert_eq!(count(WAITS), self.wheel.len());
         let mut in_line = self.ready_list.slots();
         assert_eq!(in_line.len(), self.ready_list.len());
         assert_eq!(in_line.first().copied(), self.ready_list.first());
@@ -600,11 +570,9 @@ impl<K: Key> State<K> {
             assert!(item.flags & (READY | WAITS) != READY | WAITS);
             assert!(item.flags != 0 || item.failures > 0, "a key has a reason to be here");
         }
-        let dues = self.keys.iter().filter(|(.., item)| item.is(WAITS)).map(|(.., i)| i.time());
-        if let (true, Some(next)) = (self.ending.is_open(), dues.min().filter(|&d| d < Moment::END))
-        {
-            assert!(self.armed.is_some_and(|armed| armed <= next));
-        }
+        let waiting = self.keys.iter().filter(|(.., item)| item.is(WAITS));
+        let dues = waiting.map(|(.., item)| item.time());
+        self.timers.check(&self.keys, dues, self.ending.is_open());
     }
 }
 

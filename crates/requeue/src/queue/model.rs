@@ -2,7 +2,11 @@
 //! step.
 
 use super::*;
+use crate::waiters::Waiter;
+use crate::work_queue::Taken;
 use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::task::Poll;
 
 /// The contract of the queue, implemented by linear search.
 #[derive(Default)]
@@ -144,7 +148,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// First in, first out, as a custom order.
 #[derive(Default)]
-struct GivenFifo(VecDeque<crate::order::Slot>);
+pub(crate) struct GivenFifo(VecDeque<crate::order::Slot>);
 
 impl<K> Order<K> for GivenFifo {
     fn push(&mut self, _: &K, slot: crate::order::Slot) {
@@ -211,7 +215,7 @@ fn compare(queue: &Queue<u8>, ops: Vec<Op>, ordered: bool) {
             }
             Op::Cancel(key) => assert_eq!(queue.cancel(&key), model.cancel(key)),
             Op::ShutDown(mode) => {
-                WorkQueue::shut_down(queue, mode);
+                queue.stop(mode);
                 model.stop = match (mode, model.stop) {
                     (StopMode::Now, _) | (StopMode::WithDrain, ModelStop::Open) => ModelStop::Down,
                     (StopMode::WorkOff, ModelStop::Open) => ModelStop::WorkingOff,

@@ -8,10 +8,10 @@ use crate::clock::Moment;
 use crate::ending::{Ending, Load, Stop};
 use crate::guarded::guarded;
 use crate::keys::Keys;
-use crate::metrics::{QueueMetrics, Recorder};
+use crate::metrics::Recorder;
 use crate::order::{Ready, Slot};
-use crate::shell::{AddRules, Finished, Rules};
-use crate::snapshot::{Added, Cancelled, HeldKey, KeyStatus, ReadyKey, Snapshot};
+use crate::shell::{Finished, Rules};
+use crate::snapshot::{Added, Cancelled, Remains};
 use crate::work_queue::{Key, Taken};
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -19,9 +19,9 @@ use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// The key is ready and in the order once.
-const READY: u8 = 1;
+pub(super) const READY: u8 = 1;
 /// The key was added while held and becomes ready when the hold ends.
-const RERUN: u8 = 2;
+pub(super) const RERUN: u8 = 2;
 /// The key was handed out and is not done.
 pub(super) const HELD: u8 = 4;
 
@@ -80,30 +80,19 @@ pub(crate) struct State<K, E: Entry = Work> {
     /// The number of `HELD` keys.
     held: usize,
     /// Invariant: exactly the `HELD` keys.
-    holds: E::Holds,
+    pub(super) holds: E::Holds,
     /// The slots in the FIFO whose keys were cancelled, and how often each. They are skipped.
     cancelled: HashMap<u32, u32>,
     /// The sum of the counts in `cancelled`.
     cancelled_slots: usize,
     /// Keys that their holders requeued during a drain.
-    kept: Vec<K>,
+    pub(super) kept: Vec<K>,
     ending: Ending,
     /// Present if the queue has a name.
-    recorder: Option<Box<Recorder>>,
-}
-
-/// The keys that are left at the end of a drain, as far as they must be cloned.
-pub(crate) struct Remaining<K> {
-    pub(crate) held: Vec<K>,
-    /// Held keys that would have run again.
-    reruns: Vec<K>,
-    /// The ready slots, with the keys whose entries stay.
-    ready: Vec<(u32, Option<K>)>,
+    pub(crate) recorder: Option<Box<Recorder>>,
 }
 
 impl<K: Key, E: Entry> Rules for State<K, E> {
-    type Key = K;
-
     #[inline]
     fn load(&self) -> Load {
         Load { ready: self.ready, held: self.held }
@@ -125,7 +114,7 @@ impl<K: Key, E: Entry> Rules for State<K, E> {
             return None;
         }
         let slot = self.next_slot()?;
-        let (key, hash, entry) = self.keys.entry(slot)?;
+        let (key, entry) = self.keys.entry(slot)?;
         // If `clone` panics, nothing has changed.
         let key = match &mut self.order {
             Ready::Fifo(slots) => {
@@ -148,16 +137,14 @@ impl<K: Key, E: Entry> Rules for State<K, E> {
         if let Some(recorder) = &mut self.recorder {
             recorder.taken(slot, now);
         }
-        Some(Taken { key, token, hash, priority: 0 })
+        Some(Taken { key, token, priority: 0 })
     }
 
     #[inline(always)]
     fn finish(&mut self, token: u64, now: Moment) -> Finished<K> {
         self.end_hold(token, false, now)
     }
-}
 
-impl<K: Key, E: Entry> AddRules for State<K, E> {
     #[inline(always)]
     fn add(&mut self, hash: u32, key: K, now: Moment) -> (Added, Option<K>) {
         if !self.ending.is_open() {
@@ -178,6 +165,37 @@ impl<K: Key, E: Entry> AddRules for State<K, E> {
             self.kept.extend(key.take());
         }
         finished
+    }
+
+    fn take_remaining(&mut self, _: Moment) -> (Remains<K>, Vec<K>) {
+        let mut remaining = self.remaining();
+        let ready = self.take_ready(&mut remaining);
+        (Remains { ready, waiting: Vec::new(), held: remaining.held }, Vec::new())
+    }
+
+    fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<K>)
+    where
+        K: Borrow<B>,
+        B: ?Sized + Hash + Eq,
+    {
+        let mut cancelled = Cancelled::default();
+        let Some(slot) = self.keys.find(hash, key) else {
+            return (cancelled, None);
+        };
+        let flags = self.keys[slot].flags();
+        if flags & HELD != 0 {
+            cancelled.rerun = flags & RERUN != 0;
+            self.keys[slot].set_flags(HELD);
+            return (cancelled, None);
+        }
+        // Without flags: a custom order panicked for this key, or it is needed for its timer.
+        if flags & READY != 0 {
+            cancelled.ready = true;
+            self.leave_ready(slot);
+        }
+        let key = self.remove_idle(slot);
+        self.compact();
+        (cancelled, key)
     }
 }
 
@@ -216,7 +234,7 @@ impl<K: Key, E: Entry> State<K, E> {
     }
 
     #[cold]
-    fn record_refused(&mut self) {
+    pub(crate) fn record_refused(&mut self) {
         if let Some(recorder) = &mut self.recorder {
             recorder.dropped(1);
         }
@@ -377,34 +395,8 @@ impl<K: Key, E: Entry> State<K, E> {
         }
     }
 
-    /// Removes a key that is ready. A held key no longer runs again.
-    pub(crate) fn cancel<B>(&mut self, hash: u32, key: &B) -> (Cancelled, Option<K>)
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let mut cancelled = Cancelled::default();
-        let Some(slot) = self.keys.find(hash, key) else {
-            return (cancelled, None);
-        };
-        let flags = self.keys[slot].flags();
-        if flags & HELD != 0 {
-            cancelled.rerun = flags & RERUN != 0;
-            self.keys[slot].set_flags(HELD);
-            return (cancelled, None);
-        }
-        // Without flags: a custom order panicked for this key, or it is needed for its timer.
-        if flags & READY != 0 {
-            cancelled.ready = true;
-            self.leave_ready(slot);
-        }
-        let key = self.remove_idle(slot);
-        self.compact();
-        (cancelled, key)
-    }
-
     /// Makes a ready key neither ready nor held.
-    fn leave_ready(&mut self, slot: u32) {
+    pub(super) fn leave_ready(&mut self, slot: u32) {
         self.ready -= 1;
         self.keys[slot].set_flags(0);
         match &mut self.order {
@@ -422,7 +414,7 @@ impl<K: Key, E: Entry> State<K, E> {
 
     /// Removes cancelled slots from the order once they are the majority: a cancel costs O(1)
     /// on average, and cancelled keys do not accumulate.
-    fn compact(&mut self) {
+    pub(super) fn compact(&mut self) {
         if self.cancelled_slots <= GONE_ALLOWED || self.cancelled_slots <= self.ready {
             return;
         }
@@ -433,59 +425,8 @@ impl<K: Key, E: Entry> State<K, E> {
         self.cancelled = HashMap::new();
     }
 
-    pub(crate) fn status<B>(&self, hash: u32, key: &B) -> KeyStatus
-    where
-        K: Borrow<B>,
-        B: ?Sized + Hash + Eq,
-    {
-        let flags = self.keys.find(hash, key).map_or(0, |slot| self.keys[slot].flags());
-        KeyStatus {
-            ready: flags & READY != 0,
-            held: flags & HELD != 0,
-            rerun: flags & RERUN != 0,
-            ..KeyStatus::default()
-        }
-    }
-
-    pub(crate) fn snapshot(&self, now: Moment) -> Snapshot<K> {
-        let recorder = self.recorder.as_ref();
-        let ready =
-            self.ready_slots().filter_map(|slot| Some((slot, self.keys.key(slot)?.clone())));
-        let ready = ready.map(|(slot, key)| {
-            let added_for = recorder.map(|recorder| recorder.since_added(slot, now));
-            ReadyKey { key, added_for, priority: 0 }
-        });
-        let held = self.holds.slots(&self.keys).filter_map(|slot| {
-            Some(HeldKey {
-                key: self.keys.key(slot)?.clone(),
-                held_for: recorder.map(|recorder| recorder.since_taken(slot, now)),
-                rerun: self.keys[slot].flags() & RERUN != 0,
-                priority: 0,
-            })
-        });
-        Snapshot { ready: ready.collect(), waiting: Vec::new(), held: held.collect() }
-    }
-
-    /// Returns `None` if the queue has no name.
-    pub(crate) fn metrics(&self, now: Moment) -> Option<QueueMetrics> {
-        let recorder = self.recorder.as_ref()?;
-        let mut metrics = recorder.counts();
-        for slot in self.ready_slots() {
-            metrics.depth += 1;
-            let age = recorder.since_added(slot, now);
-            metrics.oldest_ready = metrics.oldest_ready.max(Some(age));
-        }
-        for slot in self.holds.slots(&self.keys) {
-            metrics.depth += u64::from(self.keys[slot].flags() & RERUN != 0);
-            let age = recorder.since_taken(slot, now);
-            metrics.unfinished_work += age;
-            metrics.longest_running = metrics.longest_running.max(age);
-        }
-        Some(metrics)
-    }
-
     /// Returns the ready slots, in order unless the order is a custom one.
-    fn ready_slots(&self) -> Box<dyn Iterator<Item = u32> + '_> {
+    pub(super) fn ready_slots(&self) -> Box<dyn Iterator<Item = u32> + '_> {
         match &self.order {
             Ready::Fifo(slots) => {
                 let mut cancelled = self.cancelled.clone();
@@ -502,37 +443,6 @@ impl<K: Key, E: Entry> State<K, E> {
                 Box::new(all.filter(|(.., entry)| entry.flags() == READY).map(|(slot, ..)| slot))
             }
         }
-    }
-
-    /// Clones the keys that [`take_ready`](Self::take_ready) cannot remove. Cloning may panic,
-    /// so this happens before anything changes.
-    pub(crate) fn remaining(&self) -> Remaining<K> {
-        let key = |slot| self.keys.key(slot).cloned();
-        let reruns =
-            self.holds.slots(&self.keys).filter(|&slot| self.keys[slot].flags() & RERUN != 0);
-        let stays = |slot| if self.keys[slot].is_needed() { key(slot) } else { None };
-        Remaining {
-            reruns: reruns.filter_map(key).collect(),
-            held: self.holds.slots(&self.keys).filter_map(key).collect(),
-            ready: self.ready_slots().map(|slot| (slot, stays(slot))).collect(),
-        }
-    }
-
-    /// Removes and returns the ready keys. Held keys stay but do not run again.
-    pub(crate) fn take_ready(&mut self, remaining: &mut Remaining<K>) -> Vec<K> {
-        let mut ready = Vec::with_capacity(remaining.ready.len());
-        for (slot, key) in remaining.ready.drain(..) {
-            self.leave_ready(slot);
-            ready.extend(self.remove_idle(slot).or(key));
-        }
-        self.compact();
-        ready.append(&mut self.kept);
-        ready.append(&mut remaining.reruns);
-        let held: Vec<u32> = self.holds.slots(&self.keys).collect();
-        for slot in held {
-            self.keys[slot].set_flags(HELD);
-        }
-        ready
     }
 
     /// Checks all invariants.

@@ -11,14 +11,15 @@ mod trace;
 
 use flate2::read::GzDecoder;
 use limiter::RecordedDelays;
+use requeue::limiter::{ExponentialFailure, RateLimiter};
 use requeue::{
-    DelayingQueue, ManualClock, Metrics, Options, PriorityQueue, Queue, RateLimitingQueue,
+    DelayingQueue, ManualClock, Metrics, Options, PriorityQueue, Queue, QueueAdapter,
+    RateLimitingQueue,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use trace::Trace;
 
 /// Intentional differences from client-go, by the flag of the traces that show them. Each has a
@@ -50,11 +51,14 @@ fn replay_trace(trace: &Trace) -> Result<usize, String> {
         "queue" => replay::replay(&Queue::with(options()), &clock, &delays, steps)?,
         "delaying" => {
             replay::replay(&DelayingQueue::with(options()), &clock, &delays, steps)?;
-            replay_over_a_given_queue(steps)?;
+            replay_adapted(ExponentialFailure::default(), &RecordedDelays::default(), steps)?;
         }
         "rate_limiting" | "metrics" => {
             let queue = RateLimitingQueue::with(delays.record(limiter()), options());
             replay::replay(&queue, &clock, &delays, steps)?;
+            if trace.kind == "rate_limiting" {
+                replay_adapted(delays.record(limiter()), &delays, steps)?;
+            }
         }
         "priority" => {
             // From here on, requeue differs on purpose: see `tests/it/priority.rs`.
@@ -69,13 +73,16 @@ fn replay_trace(trace: &Trace) -> Result<usize, String> {
     Ok(steps.len())
 }
 
-/// Replays a delaying queue on top of a given inner queue.
-fn replay_over_a_given_queue(steps: &[trace::Step]) -> Result<(), String> {
+/// Replays a trace on an adapter.
+fn replay_adapted(
+    limiter: impl RateLimiter<String>,
+    delays: &RecordedDelays,
+    steps: &[trace::Step],
+) -> Result<(), String> {
     let clock = ManualClock::new();
     let inner = Queue::with(Options::new().clock(&clock));
-    let queue = DelayingQueue::over(Arc::new(inner), Options::new().clock(&clock));
-    replay::replay(&queue, &clock, &RecordedDelays::default(), steps)
-        .map_err(|error| format!("over a given queue: {error}"))
+    let queue = QueueAdapter::new(inner, limiter, Options::new().clock(&clock));
+    replay::replay(&queue, &clock, delays, steps).map_err(|error| format!("adapter: {error}"))
 }
 
 /// How much of one kind was replayed.

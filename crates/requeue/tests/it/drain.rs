@@ -2,7 +2,7 @@
 
 use requeue::limiter::ExponentialFailure;
 use requeue::{Added, DelayingQueue, Drain, ManualClock, Options, PriorityQueue, Queue};
-use requeue::{RateLimitingQueue, Remains, TryGetError};
+use requeue::{QueueAdapter, RateLimitingQueue, Remains, TryGetError};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -256,10 +256,11 @@ fn client_gos_drain_beside_it_waits_for_held_keys_only() {
 }
 
 #[test]
-fn over_an_injected_queue_it_is_the_same() {
+fn with_an_adapter_it_is_the_same() {
     let clock = ManualClock::new();
     let inner = Queue::with(Options::new().clock(&clock));
-    let queue = DelayingQueue::over(Arc::new(inner.clone()), Options::new().clock(&clock));
+    let backoff = ExponentialFailure::new(SECOND, SECOND);
+    let queue = QueueAdapter::new(inner, backoff, Options::new().clock(&clock));
     for key in ["a", "b"] {
         queue.add(key);
     }
@@ -268,7 +269,7 @@ fn over_an_injected_queue_it_is_the_same() {
     assert_eq!(queue.try_get().unwrap().requeue_after(SECOND), Added::Kept);
     assert_eq!(queue.try_get().unwrap().requeue(), Added::Kept);
     assert_eq!(left(drain.wait()), (vec!["b"], vec![("c", SECOND), ("a", SECOND)], vec![]));
-    assert!(inner.shutting_down());
+    assert!(queue.inner().shutting_down());
 }
 
 /// Regression test: a drain that was not polled yet missed its end.

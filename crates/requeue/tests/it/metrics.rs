@@ -2,9 +2,9 @@
 
 use requeue::limiter::ExponentialFailure;
 use requeue::{
-    Added, DelayingQueue, ManualClock, Metrics, NameError, Options, Queue, RateLimitingQueue,
+    Added, DelayingQueue, ManualClock, Metrics, NameError, Options, Queue, QueueAdapter,
+    RateLimitingQueue,
 };
-use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -71,12 +71,12 @@ fn a_failed_key_that_waits_is_dropped_once_too() -> Result<(), NameError> {
 }
 
 #[test]
-fn a_delaying_queue_over_another_counts_what_it_refused_itself() -> Result<(), NameError> {
+fn an_adapter_counts_what_it_refused_itself() -> Result<(), NameError> {
     let metrics = Metrics::new();
     let named = |name| Options::new().clock(ManualClock::new()).metrics(&metrics, name);
     let inner = Queue::with(named("inner")?);
-    let queue = DelayingQueue::over(Arc::new(inner.clone()), named("outer")?);
-    inner.shut_down();
+    let queue = QueueAdapter::new(inner, ExponentialFailure::default(), named("outer")?);
+    queue.inner().shut_down();
     queue.add("a");
     queue.add_after("b", SECOND);
     let dropped: Vec<_> = metrics.gather().into_iter().map(|r| (r.name, r.dropped)).collect();

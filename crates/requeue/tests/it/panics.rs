@@ -1,8 +1,9 @@
 //! Panics in foreign code: handlers, keys, orders, wakers, inner queues. They damage neither
 //! the queue nor the timers of other queues.
 
-use requeue::{Added, DelayingQueue, ManualClock, Options, Queue, Remains, StopMode, Taken};
-use requeue::{TryGetError, Waiter, WorkQueue};
+use requeue::limiter::ExponentialFailure;
+use requeue::{Added, DelayingQueue, ManualClock, Options, Queue, QueueAdapter, Remains};
+use requeue::{StopMode, Taken, TryGetError, Waiter, WorkQueue};
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,6 +61,10 @@ impl Clone for PanickingKey {
 
 fn panics<T>(f: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(f)).is_err()
+}
+
+fn adapter<Q: WorkQueue>(inner: Q, options: Options) -> QueueAdapter<Q> {
+    QueueAdapter::new(inner, ExponentialFailure::new(SECOND, SECOND), options)
 }
 
 fn names(queue: &Queue<PanickingKey>) -> Vec<&'static str> {
@@ -131,12 +136,12 @@ impl Free for Queue<PanickingKey> {
     }
 }
 
-/// Above an injected queue, the key is compared with others when it is delayed, but not when it
-/// becomes ready.
+/// In an adapter, the key is compared with others when it is delayed, but not when it becomes
+/// ready.
 #[test]
 fn a_key_that_panics_as_its_holder_delays_it_is_ready_again() {
     let options = Options::new().clock(ManualClock::new());
-    let queue = DelayingQueue::over(Arc::new(Queue::new()), options);
+    let queue = adapter(Queue::new(), options);
     queue.add_after(key_named("first"), SECOND);
     let key = key_named("a");
     let on_eq = Arc::clone(&key.on_eq);
@@ -192,23 +197,24 @@ fn a_key_that_panics_as_it_falls_due_harms_no_other() {
     let clock = ManualClock::new();
     let options = || Options::new().clock(&clock);
     let other = DelayingQueue::with(options());
-    // Only an injected queue compares a key that falls due. The key is then lost.
-    let queues = [
-        (DelayingQueue::with(options()), 3),
-        (DelayingQueue::over(Arc::new(Queue::new()), options()), 2),
-    ];
-    for (queue, ready) in queues {
-        let key = key_named("a");
-        let on_eq = Arc::clone(&key.on_eq);
-        queue.add(key_named("ready"));
-        queue.add_after(key, SECOND);
-        queue.add_after(key_named("b"), SECOND);
-        other.add_after("other", SECOND);
-        on_eq.store(true, SeqCst);
-        clock.advance(SECOND);
-        on_eq.store(false, SeqCst);
-        assert_eq!((queue.len(), queue.waiting(), other.len()), (ready, 0, 1));
+    // Only the inner queue of an adapter compares a key that falls due. The key is then lost.
+    macro_rules! check {
+        ($queue:expr, $ready:expr) => {
+            let queue = $queue;
+            let key = key_named("a");
+            let on_eq = Arc::clone(&key.on_eq);
+            queue.add(key_named("ready"));
+            queue.add_after(key, SECOND);
+            queue.add_after(key_named("b"), SECOND);
+            other.add_after("other", SECOND);
+            on_eq.store(true, SeqCst);
+            clock.advance(SECOND);
+            on_eq.store(false, SeqCst);
+            assert_eq!((queue.len(), queue.waiting(), other.len()), ($ready, 0, 1));
+        };
     }
+    check!(DelayingQueue::with(options()), 3);
+    check!(adapter(Queue::new(), options()), 2);
 }
 
 /// An inner queue that panics on every add.
@@ -227,7 +233,7 @@ impl WorkQueue for PanickingQueue {
     fn len(&self) -> usize {
         0
     }
-    fn shut_down(&self, _: StopMode) {}
+    fn stop(&self, _: StopMode) {}
     fn poll_drained(&self, _: StopMode, _: &mut Waiter, _: &Waker) -> Poll<()> {
         Poll::Ready(())
     }
@@ -239,7 +245,7 @@ impl WorkQueue for PanickingQueue {
 #[test]
 fn an_inner_queue_that_panics_harms_no_other_queue_on_the_manual_clock() {
     let clock = ManualClock::new();
-    let broken = DelayingQueue::over(Arc::new(PanickingQueue(fails)), Options::new().clock(&clock));
+    let broken = adapter(PanickingQueue(fails), Options::new().clock(&clock));
     let other = DelayingQueue::with(Options::new().clock(&clock));
     broken.add_after("a", SECOND);
     broken.add_after("b", SECOND);
@@ -252,7 +258,7 @@ fn an_inner_queue_that_panics_harms_no_other_queue_on_the_manual_clock() {
 
 #[test]
 fn an_inner_queue_that_panics_harms_no_other_queue_on_the_timer_thread() {
-    let broken = DelayingQueue::over(Arc::new(PanickingQueue(fails)), Options::new());
+    let broken = adapter(PanickingQueue(fails), Options::new());
     let panicking = DelayingQueue::<&str>::new();
     let other = DelayingQueue::new();
     let bad = Waker::from(Arc::new(PanickingWaker(fails)));
@@ -341,7 +347,7 @@ fn a_payload_that_panics_when_dropped_ends_neither_an_add_nor_the_timer_thread()
     let mut drain = pin!(other.drain(Duration::from_millis(10)));
     let _pending = drain.as_mut().poll(&mut context);
     // And an inner queue that is called by it.
-    let broken = DelayingQueue::over(Arc::new(PanickingQueue(bombs)), Options::new());
+    let broken = adapter(PanickingQueue(bombs), Options::new());
     broken.add_after("c", Duration::from_micros(1));
 
     let later = DelayingQueue::new();
@@ -397,7 +403,7 @@ impl Wake for Woken {
 #[test]
 fn a_clone_that_panics_as_a_drain_ends_loses_nothing() {
     let clock = ManualClock::new();
-    let backoff = requeue::limiter::ExponentialFailure::new(SECOND, SECOND);
+    let backoff = ExponentialFailure::new(SECOND, SECOND);
     let queue = requeue::RateLimitingQueue::with(backoff, Options::new().clock(&clock));
     let key = key_named("a");
     let on_clone = Arc::clone(&key.on_clone);
@@ -416,7 +422,7 @@ fn a_clone_that_panics_as_a_drain_ends_loses_nothing() {
 #[test]
 fn a_clone_that_panics_as_failed_keys_are_returned_leaves_them_waiting() {
     let clock = ManualClock::new();
-    let backoff = requeue::limiter::ExponentialFailure::new(SECOND, SECOND);
+    let backoff = ExponentialFailure::new(SECOND, SECOND);
     let queue = requeue::RateLimitingQueue::with(backoff, Options::new().clock(&clock));
     let key = key_named("a");
     let on_clone = Arc::clone(&key.on_clone);

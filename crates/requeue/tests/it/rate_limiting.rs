@@ -4,9 +4,8 @@
 use proptest::prelude::*;
 use requeue::limiter::{Bucket, ExponentialFailure, FastSlow};
 use requeue::{
-    Added, DelayingQueue, Limited, ManualClock, Metrics, Options, Queue, RateLimitingQueue,
+    Added, Limited, ManualClock, Metrics, Options, Queue, QueueAdapter, RateLimitingQueue,
 };
-use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -269,11 +268,10 @@ fn failure_counts_are_bounded_by_time() {
 }
 
 #[test]
-fn backoff_works_over_an_injected_queue() {
+fn backoff_works_with_an_adapter() {
     let clock = ManualClock::new();
     let inner = Queue::with(Options::new().clock(&clock));
-    let delaying = DelayingQueue::over(Arc::new(inner.clone()), Options::new().clock(&clock));
-    let queue = RateLimitingQueue::over(delaying, backoff(), Options::new()).unwrap();
+    let queue = QueueAdapter::new(inner.clone(), backoff(), Options::new().clock(&clock));
     queue.add("a");
     assert_eq!(queue.try_get().unwrap().retry().delay, SECOND);
     assert_eq!(inner.len(), 0);
@@ -326,30 +324,27 @@ fn a_queue_without_a_name_reports_nothing() {
 /// the key.
 #[test]
 fn a_retry_without_delay_is_kept_by_a_drain_too() {
-    for over_given in [false, true] {
-        let limiter = Bucket::new(10.0, 100).unwrap();
-        let queue = match over_given {
-            false => RateLimitingQueue::new(limiter),
-            true => {
-                let delaying = DelayingQueue::over(Arc::new(Queue::new()), Options::new());
-                RateLimitingQueue::over(delaying, limiter, Options::new()).unwrap()
-            }
+    macro_rules! check {
+        ($queue:expr) => {
+            let queue = $queue;
+            queue.add("a");
+            let held = queue.try_get().unwrap();
+            assert_eq!(held.retry().added, Added::Queued);
+            let drain = queue.drain(SECOND);
+            assert_eq!(queue.try_get().unwrap().retry().added, Added::Kept);
+            assert_eq!(drain.wait().ready, ["a"]);
         };
-        queue.add("a");
-        let held = queue.try_get().unwrap();
-        assert_eq!(held.retry().added, Added::Queued);
-        let drain = queue.drain(SECOND);
-        assert_eq!(queue.try_get().unwrap().retry().added, Added::Kept);
-        assert_eq!(drain.wait().ready, ["a"]);
     }
+    let limiter = || Bucket::new(10.0, 100).unwrap();
+    check!(RateLimitingQueue::new(limiter()));
+    check!(QueueAdapter::new(Queue::new(), limiter(), Options::new()));
 }
 
 #[test]
 fn an_inner_queue_shut_down_by_its_other_owner_refuses_and_counts_no_retry() {
     let (metrics, clock, inner) = (Metrics::new(), ManualClock::new(), Queue::new());
     let options = Options::new().clock(&clock).metrics(&metrics, "limited").unwrap();
-    let delaying = DelayingQueue::over(Arc::new(inner.clone()), options);
-    let queue = RateLimitingQueue::over(delaying, backoff(), Options::new()).unwrap();
+    let queue = QueueAdapter::new(inner.clone(), backoff(), options);
     queue.add("held");
     let held = queue.try_get().unwrap();
     inner.shut_down();

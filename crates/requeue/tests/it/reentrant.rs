@@ -3,7 +3,7 @@
 
 use requeue::limiter::{ExponentialFailure, RateLimiter};
 use requeue::{
-    AddOptions, DelayingQueue, ManualClock, Merge, Moment, Options, PriorityQueue, Queue,
+    AddOptions, ManualClock, Merge, Moment, Options, PriorityQueue, Queue, QueueAdapter,
     RateLimitingQueue,
 };
 use std::future::Future;
@@ -251,11 +251,11 @@ fn a_key_may_use_its_queue_as_it_is_dropped_by_a_panic() {
 }
 
 #[test]
-fn a_waker_may_use_a_delaying_queue_over_a_priority_queue() {
+fn a_waker_may_use_an_adapter_of_a_priority_queue() {
     let clock = ManualClock::new();
     let options = || Options::new().clock(&clock);
     let inner = PriorityQueue::with(ExponentialFailure::default(), options());
-    let queue = DelayingQueue::over(Arc::new(inner), options());
+    let queue = QueueAdapter::new(inner, ExponentialFailure::default(), options());
     let seen = queue.clone();
     let access = QueueAccess::default();
     assert!(access.set(Box::new(move || assert!(seen.waiting() < 9))).is_ok());

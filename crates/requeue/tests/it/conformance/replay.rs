@@ -4,8 +4,8 @@ use super::limiter::RecordedDelays;
 use super::metrics::{Sampler, TICK};
 use super::trace::{Got, Step};
 use requeue::{
-    AddOptions, DelayingQueue, Get, Held, ManualClock, PriorityQueue, Queue, QueueMetrics,
-    RateLimitingQueue, ShutDownWithDrain, Snapshot, StopMode, TryGetError, WorkQueue,
+    AddOptions, DelayingQueue, Get, Held, ManualClock, PriorityQueue, Queue, QueueAdapter,
+    QueueMetrics, RateLimitingQueue, Snapshot, StopMode, TryGetError, WorkQueue,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -14,21 +14,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// The calls of a trace, on any queue type.
+/// The calls of a trace, on any queue type. A trace only makes calls that its queue has.
 pub(crate) trait Subject: WorkQueue<Key = String> + Sized {
     fn get(&self) -> Get<'_, Self>;
     fn try_get(&self) -> Result<Held<'_, Self>, TryGetError>;
-    fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self>;
+    fn shut_down_with_drain(&self) -> Drained<'_>;
     fn snapshot(&self) -> Snapshot<String>;
     fn metrics(&self) -> Option<QueueMetrics>;
-    fn add_after(&self, key: String, delay: Duration);
-    fn add_rate_limited(&self, key: String);
-    fn forget(&self, key: &str);
-    fn num_requeues(&self, key: &str) -> u32;
-
-    /// Only a priority queue has these.
+    fn add_after(&self, _: String, _: Duration) {
+        unimplemented!()
+    }
+    fn add_rate_limited(&self, _: String) {
+        unimplemented!()
+    }
+    fn forget(&self, _: &str) {
+        unimplemented!()
+    }
+    fn num_requeues(&self, _: &str) -> u32 {
+        unimplemented!()
+    }
     fn add_many(&self, _: Vec<String>, _: AddOptions) {
-        panic!("a queue without priorities takes no options")
+        unimplemented!()
     }
     fn priority(_: &Held<'_, Self>) -> Option<i32> {
         None
@@ -38,56 +44,64 @@ pub(crate) trait Subject: WorkQueue<Key = String> + Sized {
     const TAKES_STRAY_DONE: bool = false;
 }
 
+type Drained<'q> = Pin<Box<dyn Future<Output = ()> + 'q>>;
+
+/// `$methods` is the type that has the methods of `$queue`.
 macro_rules! subject {
-    ($queue:ident { $($rest:item)* }) => {
-        impl Subject for $queue<String> {
+    ($queue:ty, $methods:ident { $($rest:item)* }) => {
+        impl Subject for $queue {
             fn get(&self) -> Get<'_, Self> {
-                $queue::get(self)
+                <$queue>::get(self)
             }
             fn try_get(&self) -> Result<Held<'_, Self>, TryGetError> {
-                $queue::try_get(self)
+                <$queue>::try_get(self)
             }
-            fn shut_down_with_drain(&self) -> ShutDownWithDrain<'_, Self> {
-                $queue::shut_down_with_drain(self)
+            fn shut_down_with_drain(&self) -> Drained<'_> {
+                Box::pin($methods::shut_down_with_drain(self))
             }
             fn snapshot(&self) -> Snapshot<String> {
-                $queue::snapshot(self)
+                $methods::snapshot(self)
             }
             fn metrics(&self) -> Option<QueueMetrics> {
-                $queue::metrics(self)
+                $methods::metrics(self)
             }
             $($rest)*
         }
     };
+    ($queue:ty, $methods:ident limits { $($rest:item)* }) => {
+        subject!($queue, $methods {
+            fn add_after(&self, key: String, delay: Duration) {
+                $methods::add_after(self, key, delay);
+            }
+            fn add_rate_limited(&self, key: String) {
+                <$queue>::add_rate_limited(self, key);
+            }
+            fn forget(&self, key: &str) {
+                <$queue>::forget(self, key);
+            }
+            fn num_requeues(&self, key: &str) -> u32 {
+                <$queue>::num_requeues(self, key)
+            }
+            $($rest)*
+        });
+    };
 }
 
-subject!(Queue {
-    fn add_after(&self, _: String, _: Duration) { panic!("a plain queue does not delay") }
-    fn add_rate_limited(&self, _: String) { panic!("nor does it limit") }
-    fn forget(&self, _: &str) { panic!("nor does it limit") }
-    fn num_requeues(&self, _: &str) -> u32 { panic!("nor does it limit") }
+subject!(Queue<String>, Queue {});
+subject!(DelayingQueue<String>, DelayingQueue {
+    fn add_after(&self, key: String, delay: Duration) {
+        DelayingQueue::add_after(self, key, delay);
+    }
 });
-subject!(DelayingQueue {
-    fn add_after(&self, key: String, delay: Duration) { DelayingQueue::add_after(self, key, delay); }
-    fn add_rate_limited(&self, _: String) { panic!("a delaying queue does not limit") }
-    fn forget(&self, _: &str) { panic!("a delaying queue does not limit") }
-    fn num_requeues(&self, _: &str) -> u32 { panic!("a delaying queue does not limit") }
-});
-subject!(RateLimitingQueue {
-    fn add_after(&self, key: String, delay: Duration) { RateLimitingQueue::add_after(self, key, delay); }
-    fn add_rate_limited(&self, key: String) { RateLimitingQueue::add_rate_limited(self, key); }
-    fn forget(&self, key: &str) { RateLimitingQueue::forget(self, key); }
-    fn num_requeues(&self, key: &str) -> u32 { RateLimitingQueue::num_requeues(self, key) }
-});
-subject!(PriorityQueue {
-    fn add_after(&self, key: String, delay: Duration) { PriorityQueue::add_after(self, key, delay); }
-    fn add_rate_limited(&self, key: String) { PriorityQueue::add_rate_limited(self, key); }
-    fn forget(&self, key: &str) { PriorityQueue::forget(self, key); }
-    fn num_requeues(&self, key: &str) -> u32 { PriorityQueue::num_requeues(self, key) }
+subject!(RateLimitingQueue<String>, DelayingQueue limits {});
+subject!(QueueAdapter<Queue<String>>, QueueAdapter limits {});
+subject!(PriorityQueue<String>, PriorityQueue limits {
     fn add_many(&self, keys: Vec<String>, options: AddOptions) {
         PriorityQueue::add_many(self, keys, options);
     }
-    fn priority(held: &Held<'_, Self>) -> Option<i32> { Some(held.priority()) }
+    fn priority(held: &Held<'_, Self>) -> Option<i32> {
+        Some(held.priority())
+    }
     const TAKES_STRAY_DONE: bool = true;
 });
 
@@ -128,7 +142,7 @@ struct Replay<'q, Q: Subject> {
     /// The result of a parked `get` that returned in this step.
     woke: Option<Got>,
     /// `None` if it has returned.
-    drains: Vec<Option<Parked<ShutDownWithDrain<'q, Q>>>>,
+    drains: Vec<Option<Parked<Drained<'q>>>>,
     sampler: Sampler,
     delays: &'q RecordedDelays,
 }
@@ -204,7 +218,7 @@ impl<Q: Subject> Replay<'_, Q> {
                 None => return Err("nobody holds it".to_owned()),
             },
             "len" => expect("len", Some(queue.len()), step.n)?,
-            "shut_down" => queue.shut_down(StopMode::Now),
+            "shut_down" => queue.stop(StopMode::Now),
             "shut_down_with_drain" => {
                 self.drains.push(Some(Parked::new(queue.shut_down_with_drain())));
             }

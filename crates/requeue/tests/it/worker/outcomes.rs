@@ -240,7 +240,7 @@ where
         let first = count.fetch_add(1, SeqCst) == 0;
         if first {
             again.add(run.key);
-            again.shut_down(StopMode::WorkOff);
+            again.stop(StopMode::WorkOff);
         }
         async move { Ok(if first { Outcome::Retry } else { Outcome::Done }) }
     });

@@ -4,7 +4,7 @@ use super::executor::Executor;
 use super::{MINUTE, SECOND, lock};
 use requeue::limiter::ExponentialFailure;
 use requeue::worker::{Next, Outcome, Running, Worker};
-use requeue::{DelayingQueue, ManualClock, Options, Queue, RateLimitingQueue};
+use requeue::{ManualClock, Options, Queue, QueueAdapter, RateLimitingQueue, Retry};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -71,8 +71,8 @@ fn good(name: &'static str) -> ScriptedKey {
 
 type Failures = Arc<Mutex<Vec<(&'static str, u32, String, Next)>>>;
 
-struct Fixture {
-    queue: RateLimitingQueue<ScriptedKey>,
+struct Fixture<Q = RateLimitingQueue<ScriptedKey>> {
+    queue: Q,
     clock: ManualClock,
     executor: Executor,
     running: Running<ScriptedKey>,
@@ -89,19 +89,12 @@ fn worker(options: Options, max_attempts: u32, outcome: Outcome) -> Fixture {
     worker_of(queue, clock, max_attempts, outcome)
 }
 
-/// A queue above an injected one. It finds a held key by comparing it with others.
-fn comparing_queue(options: Options) -> RateLimitingQueue<ScriptedKey> {
-    let delaying = DelayingQueue::over(Arc::new(Queue::new()), options);
-    let backoff = ExponentialFailure::new(SECOND, MINUTE);
-    RateLimitingQueue::over(delaying, backoff, Options::new()).expect("it has no limiter yet")
-}
-
-fn worker_of(
-    queue: RateLimitingQueue<ScriptedKey>,
+fn worker_of<Q: Retry<Key = ScriptedKey>>(
+    queue: Q,
     clock: ManualClock,
     max_attempts: u32,
     outcome: Outcome,
-) -> Fixture {
+) -> Fixture<Q> {
     let executor = Executor::default();
     let (runs, failures, dead) = (Arc::default(), Failures::default(), Failures::default());
     let note = |failures: &Failures| {
@@ -121,7 +114,7 @@ fn worker_of(
     Fixture { queue, clock, executor, running, runs, failures, dead }
 }
 
-impl Fixture {
+impl<Q> Fixture<Q> {
     /// Runs until every task waits, checks that both runners are left, and returns the new calls of
     /// the handler.
     fn run(&self) -> Vec<(&'static str, u32)> {
@@ -236,7 +229,9 @@ fn a_key_that_always_panics_before_its_handler_is_called_dies() {
 #[test]
 fn a_key_that_cannot_be_delayed_is_ready_again_and_its_runner_pauses() {
     let clock = ManualClock::new();
-    let queue = comparing_queue(Options::new().clock(&clock));
+    // An adapter finds a held key by comparing it with others.
+    let backoff = ExponentialFailure::new(SECOND, MINUTE);
+    let queue = QueueAdapter::new(Queue::new(), backoff, Options::new().clock(&clock));
     let worker = worker_of(queue, clock, 9, Outcome::Retry);
     worker.queue.add_after(good("other"), MINUTE); // so that there is a key to compare with
     let (bad, panics) = panicking("bad");
@@ -244,12 +239,12 @@ fn a_key_that_cannot_be_delayed_is_ready_again_and_its_runner_pauses() {
     panics.on_eq.store(true, SeqCst);
     for _ in 0..3 {
         assert_eq!(worker.run(), []);
-        assert_eq!((worker.queue.len(), worker.queue.waiting()), (1, 1));
+        assert_eq!((worker.queue.inner().len(), worker.queue.waiting()), (1, 1));
         worker.clock.advance(SECOND);
     }
     panics.on_eq.store(false, SeqCst);
     assert_eq!(worker.run(), [("bad", 1)]);
-    assert_eq!((worker.queue.len(), worker.queue.waiting()), (0, 2));
+    assert_eq!((worker.queue.inner().len(), worker.queue.waiting()), (0, 2));
 }
 
 #[test]

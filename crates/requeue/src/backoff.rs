@@ -1,8 +1,9 @@
-//! Failed keys, oldest failure first, for queues that bound the number or age of failure
-//! counts.
+//! The limiter of a queue, and which of its keys failed longest ago if their number or age is
+//! bounded. The failure count of a key is stored in the key's entry.
 
 use crate::clock::Moment;
 use crate::keys::KEPT_CAPACITY;
+use crate::limiter::RateLimiter;
 use crate::options::FailureBounds;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,8 +11,67 @@ use std::time::Duration;
 /// The number of outdated entries that are tolerated, so that a short list is never compacted.
 const STALE_ALLOWED: usize = 64;
 
-/// Failed keys in the order of their latest failure. Only used if a bound is set.
-pub(crate) struct OldestFailures {
+pub(crate) struct Backoff<K> {
+    limiter: Box<dyn RateLimiter<K>>,
+    /// Whether failures are counted even if the limiter does not use the count.
+    always_counts: bool,
+    /// Present if there is a bound. Invariant: contains exactly the keys that have failed.
+    oldest: Option<OldestFailures>,
+}
+
+impl<K: 'static> Backoff<K> {
+    pub(crate) fn new(limiter: impl RateLimiter<K>, bounds: FailureBounds) -> Self {
+        let oldest = OldestFailures::new(bounds);
+        Backoff { limiter: Box::new(limiter), always_counts: false, oldest }
+    }
+
+    pub(crate) fn count_always(&mut self) {
+        self.always_counts = true;
+    }
+
+    /// Whether failures are counted.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        self.always_counts || self.limiter.counts()
+    }
+
+    /// Calls the limiter for a key that has failed `failures` times before.
+    #[inline]
+    pub(crate) fn when(&mut self, key: &K, failures: u32, now: Moment) -> Duration {
+        self.limiter.when(key, failures, now)
+    }
+
+    /// Records that a failure of the key in `slot` was counted.
+    #[inline]
+    pub(crate) fn failed(&mut self, slot: u32, at: Moment) {
+        if let Some(oldest) = &mut self.oldest {
+            oldest.failed(slot, at);
+        }
+    }
+
+    /// Records that the failures of the key in `slot` were forgotten.
+    #[inline]
+    pub(crate) fn forget(&mut self, slot: u32) {
+        if let Some(oldest) = &mut self.oldest {
+            oldest.forget(slot);
+        }
+    }
+
+    /// Whether failures expire with time.
+    #[inline]
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.oldest.is_some()
+    }
+
+    /// Returns the next slot whose failures must be forgotten.
+    #[inline]
+    pub(crate) fn pop_stale(&mut self, now: Moment) -> Option<u32> {
+        self.oldest.as_mut()?.pop(now)
+    }
+}
+
+/// Failed keys in the order of their latest failure.
+struct OldestFailures {
     idle: Duration,
     keys: usize,
     /// Oldest first. An entry is outdated once its slot has another number.
@@ -30,7 +90,7 @@ struct Failure {
 }
 
 impl OldestFailures {
-    pub(crate) fn new(bounds: FailureBounds) -> Option<Self> {
+    fn new(bounds: FailureBounds) -> Option<Self> {
         let FailureBounds { idle, keys } = bounds;
         if idle.is_none() && keys.is_none() {
             return None;
@@ -46,7 +106,7 @@ impl OldestFailures {
     }
 
     /// Records a failure of the key in `slot`.
-    pub(crate) fn failed(&mut self, slot: u32, at: Moment) {
+    fn failed(&mut self, slot: u32, at: Moment) {
         self.forget(slot);
         let index = slot as usize;
         if index >= self.latest.len() {
@@ -63,7 +123,7 @@ impl OldestFailures {
     }
 
     /// Records that the failures of the key in `slot` were forgotten.
-    pub(crate) fn forget(&mut self, slot: u32) {
+    fn forget(&mut self, slot: u32) {
         if let Some(latest) = self.latest.get_mut(slot as usize)
             && std::mem::take(latest) != 0
         {
@@ -76,7 +136,7 @@ impl OldestFailures {
     }
 
     /// Returns the next slot whose failures must be forgotten.
-    pub(crate) fn pop(&mut self, now: Moment) -> Option<u32> {
+    fn pop(&mut self, now: Moment) -> Option<u32> {
         loop {
             let oldest = self.order.front()?;
             let slot = oldest.slot;
