@@ -2,7 +2,7 @@
 
 use crate::batch::{Entry, run_batch};
 use crate::codec::{NO_RECORD, content};
-use crate::put::{due, no_generation_left, outcome, too_late};
+use crate::put::{due, levels, no_generation_left, outcome, too_late};
 use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
@@ -103,10 +103,8 @@ impl RedisStore {
         kind: &Kind,
         changes: &[(&JobId, &Reschedule)],
     ) -> Result<Vec<Changing>, StoreError> {
-        if changes.iter().any(|(_, set)| set.priority > Some(Priority::default())) {
-            self.use_layout_2(kind).await?;
-        }
         let reply = self.run(&SCRIPTS.reschedule, kind, |cmd| {
+            cmd.arg(levels(changes.iter().filter_map(|(_, set)| set.priority)));
             for (id, set) in changes {
                 let Reschedule { due: asked, priority, body, if_generation } = set;
                 let text = |number: Option<u64>| number.map_or(String::new(), |n| n.to_string());

@@ -28,17 +28,14 @@ impl RedisStore {
 
     async fn check_kind(&self, kind: &Kind) -> Result<Vec<String>, StoreError> {
         let keys = self.keys(kind);
-        let lists = keys.lists(self.levels(&keys).await?.as_deref());
         let (mut problems, mut listed) = (Vec::new(), BTreeSet::new());
         let mut by_state = [(); 4].map(|()| BTreeSet::new());
-        for (lists, ids) in lists.iter().zip(&mut by_state) {
-            for list in lists {
-                for id in self.texts(&keys, range(list)).await? {
-                    if !listed.insert(id.clone()) {
-                        problems.push(format!("job {id:?} of kind {kind} is in two lists"));
-                    }
-                    ids.insert(id);
+        for (list, ids) in keys.lists().into_iter().zip(&mut by_state) {
+            for id in self.texts(&keys, range(list)).await? {
+                if !listed.insert(id.clone()) {
+                    problems.push(format!("job {id:?} of kind {kind} is in two lists"));
                 }
+                ids.insert(id);
             }
         }
         let [_, leased, dead, done] = &by_state;

@@ -4,7 +4,7 @@ use crate::codec::{Damage, Past, Record};
 use crate::keys::Keys;
 use crate::put::millis;
 use crate::reply::{self, Reply, unexpected};
-use crate::script::{SCRIPTS, Script};
+use crate::script::SCRIPTS;
 use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
 use redis::Value;
@@ -107,23 +107,16 @@ impl RedisStore {
         claimed: &mut Claimed,
     ) -> Result<bool, StoreError> {
         let request = self.shared.watch.request(kind);
-        let call = async |script: &'static Script| {
-            let reply = self.run(script, kind, |cmd| {
-                cmd.arg(max);
-                match claim.lease {
-                    Some(lease) => cmd.arg(millis(lease)),
-                    None => cmd.arg(""),
-                };
-                cmd.arg(&claim.nonce.to_be_bytes()).arg(claim.worker.as_str()).arg(room.ends);
-                cmd.arg(room.bytes.min(MAX_BYTES));
-            });
-            Reply::of(reply.await?)
-        };
-        let first = if self.hints(kind).has_layout_2 { &SCRIPTS.claim_any } else { &SCRIPTS.claim };
-        let mut reply = call(first).await?;
-        if reply.is_empty() {
-            reply = call(&SCRIPTS.claim_any).await?;
-        }
+        let reply = self.run(&SCRIPTS.claim, kind, |cmd| {
+            cmd.arg(max);
+            match claim.lease {
+                Some(lease) => cmd.arg(millis(lease)),
+                None => cmd.arg(""),
+            };
+            cmd.arg(&claim.nonce.to_be_bytes()).arg(claim.worker.as_str()).arg(room.ends);
+            cmd.arg(room.bytes.min(MAX_BYTES));
+        });
+        let mut reply = Reply::of(reply.await?)?;
 
         reply.number()?;
         let ends_at = Timestamp::from_millis(reply.number()?);
@@ -162,9 +155,7 @@ impl RedisStore {
                 Err(error) => claimed.errors.push((kind.clone(), error)),
             }
         }
-        if !reply.is_empty() {
-            claimed.expired.extend(expired_leases(kind, reply.array()?)?);
-        }
+        claimed.expired.extend(expired_leases(kind, reply.array()?)?);
         Ok(more == FULL)
     }
 }

@@ -22,7 +22,6 @@ use crate::address::{Address, Topology};
 use crate::error::RedisConnectError;
 use crate::options::Options;
 use crate::script::Script;
-pub(crate) use check::FORMAT_2;
 use cluster::Cluster;
 use connection::RedisConnection;
 use health::Health;

@@ -41,17 +41,17 @@ pub enum RedisConnectError {
         /// What does not fit, and how to change it.
         reason: String,
     },
-    /// The keys on the server have a format that this version does not support, for example
-    /// because a newer version wrote them. Nothing was changed.
-    #[error("{address} has jobs in format {found:?} ({key}), but this version supports {known}")]
+    /// The keys on the server have a format or use a feature that this version does not support, for
+    /// example because a newer version wrote them. Nothing was changed.
+    #[error("{address} has jobs in format {found:?} ({key}), but this version {reason}")]
     Format {
         /// The server that was tried.
         address: String,
         /// The key that contains the format.
         key: String,
-        /// The format that the key contains.
+        /// The format that the key contains, and the features that are in use.
         found: String,
-        /// The formats that this version supports.
-        known: String,
+        /// What this version supports, or the feature that it does not know.
+        reason: String,
     },
 }

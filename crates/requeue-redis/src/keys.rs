@@ -1,82 +1,69 @@
 //! Key and channel names. `docs/redis-keys.md` describes the contents of the keys.
 
 use requeue_jobs::Kind;
-use requeue_jobs::limits::MAX_PRIORITY;
 
 /// The keys of a kind, all in one slot of a Cluster.
 pub(crate) struct Keys {
     /// The part of the keys in braces, which determines the Cluster slot.
     pub(crate) tag: String,
-    /// In the order in which scripts take them. Those after the first nine exist only in layout 2.
-    pub(crate) all: Vec<String>,
+    /// In the order in which scripts take them.
+    pub(crate) all: [String; KEYS.len()],
 }
 
-const NAMES: [&str; 9] =
-    ["due", "leased", "dead", "job", "lease", "next", "past", "meta", "schedules"];
-
-/// The Redis types of the keys, in the same order, and the commands that count their entries.
-pub(crate) const TYPES: [(&str, &str); 9] = {
-    let (list, hash) = (("sorted set", "ZCARD"), ("hash", "HLEN"));
-    [list, list, list, hash, hash, hash, hash, hash, hash]
-};
+/// The names of the keys and their Redis types, in the order in which scripts take them.
+const KEYS: [(&str, &str); 10] = [
+    ("due", "sorted set"),
+    ("leased", "sorted set"),
+    ("dead", "sorted set"),
+    ("done", "sorted set"),
+    ("job", "hash"),
+    ("lease", "hash"),
+    ("next", "hash"),
+    ("past", "hash"),
+    ("meta", "hash"),
+    ("schedules", "hash"),
+];
 
 impl Keys {
     pub(crate) fn of(prefix: &str, kind: &Kind) -> Keys {
         let tag = format!("{prefix}:{kind}");
-        let all = NAMES.iter().map(|name| format!("{{{tag}}}:{name}")).collect();
+        let all = KEYS.map(|(name, _)| format!("{{{tag}}}:{name}"));
         Keys { tag, all }
     }
 
-    /// Adds the keys of layout 2. A Cluster that moves a slot rejects a script whose keys are on both
-    /// nodes, but only if it has got all of them.
-    pub(crate) fn with_layout_2(mut self) -> Keys {
-        for list in [0, 1] {
-            let levels = (0..=MAX_PRIORITY).map(|level| format!("{}{level}", self.all[list]));
-            let levels: Vec<_> = levels.collect();
-            self.all.extend(levels);
-        }
-        self.all.push(format!("{{{}}}:done", self.tag));
-        self
+    /// The keys with their Redis types.
+    pub(crate) fn typed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.all.iter().map(String::as_str).zip(KEYS.map(|(_, of)| of))
     }
 
-    /// Whether the keys of layout 2 are among them.
-    pub(crate) fn has_layout_2(&self) -> bool {
-        self.all.len() > NAMES.len()
-    }
-
-    /// The lists of pending, leased, dead and done jobs, given the priorities that the kind uses, as
-    /// digits: the field `levels` in `meta`. `None`: the kind has layout 1.
-    pub(crate) fn lists(&self, levels: Option<&str>) -> [Vec<String>; 4] {
-        let (due, leased, dead) = (&self.all[0], &self.all[1], vec![self.all[2].clone()]);
-        let Some(levels) = levels else {
-            return [vec![due.clone()], vec![leased.clone()], dead, Vec::new()];
-        };
-        let by_level = |list: &str| levels.chars().map(|level| format!("{list}{level}")).collect();
-        [by_level(due), by_level(leased), dead, vec![format!("{{{}}}:done", self.tag)]]
+    /// The sorted sets of pending, leased, dead and done jobs.
+    pub(crate) fn lists(&self) -> [&str; 4] {
+        let [due, leased, dead, done, ..] = &self.all;
+        [due, leased, dead, done]
     }
 
     pub(crate) fn job(&self) -> &str {
-        &self.all[3]
-    }
-
-    pub(crate) fn lease(&self) -> &str {
         &self.all[4]
     }
 
-    pub(crate) fn next(&self) -> &str {
+    pub(crate) fn lease(&self) -> &str {
         &self.all[5]
     }
 
-    pub(crate) fn past(&self) -> &str {
+    pub(crate) fn next(&self) -> &str {
         &self.all[6]
     }
 
-    pub(crate) fn meta(&self) -> &str {
+    pub(crate) fn past(&self) -> &str {
         &self.all[7]
     }
 
-    pub(crate) fn schedules(&self) -> &str {
+    pub(crate) fn meta(&self) -> &str {
         &self.all[8]
+    }
+
+    pub(crate) fn schedules(&self) -> &str {
+        &self.all[9]
     }
 }
 
@@ -91,15 +78,17 @@ pub(crate) fn kind_of_channel<'a>(prefix: &str, channel: &'a str) -> Option<&'a 
     rest.strip_suffix("}:wake")
 }
 
-/// The key of the set of kinds of a deployment.
+/// The key of the numbers of the registrations of kinds.
 pub(crate) fn registered(prefix: &str) -> String {
     format!("{{{prefix}}}:registered")
 }
 
+/// The key of what is left of removed kinds.
 pub(crate) fn removed(prefix: &str) -> String {
     format!("{{{prefix}}}:removed")
 }
 
+/// The key of the set of kinds of a deployment.
 pub(crate) fn kinds(prefix: &str) -> String {
     format!("{{{prefix}}}:kinds")
 }

@@ -44,9 +44,6 @@ const FIELDS: [&str; 17] = [
     "push_secrets",
 ];
 
-/// The first of the [`FIELDS`] that only layout 2 has.
-const LAYOUT_2_FIELDS: usize = 9;
-
 /// A kind as `facts.lua` returns it.
 pub(crate) struct FoundKind {
     pub(crate) view: KindView,
@@ -218,12 +215,7 @@ impl RedisStore {
     pub(crate) async fn set_of(&self, kind: Kind, settings: Settings) -> Result<(), StoreError> {
         settings.check()?;
         let values = write_settings(&settings);
-        let needs_layout_2 = values[LAYOUT_2_FIELDS..].iter().any(|value| !value.is_empty());
-        if needs_layout_2 {
-            self.use_layout_2(&kind).await?;
-        }
         self.make(&SCRIPTS.set, &kind, |cmd| {
-            cmd.arg(if needs_layout_2 { "1" } else { "" });
             for (field, value) in FIELDS.iter().zip(&values) {
                 cmd.arg(field).arg(value);
             }

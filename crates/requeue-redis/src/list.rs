@@ -8,7 +8,6 @@
 use crate::keys::Keys;
 use crate::reply::{Reply, text, unexpected};
 use crate::store::{RedisStore, lock};
-use redis::Value;
 use requeue_jobs::limits::{MAX_BATCH, MAX_RESULT_BYTES};
 use requeue_jobs::{JobId, JobState, JobView, Page, Query, StoreError};
 use std::collections::{BTreeSet, VecDeque};
@@ -103,16 +102,6 @@ impl RedisStore {
         Ok(Page { jobs, cursor })
     }
 
-    /// Returns the priorities that a kind uses, as digits; `None` if it has layout 1.
-    pub(crate) async fn levels(&self, keys: &Keys) -> Result<Option<String>, StoreError> {
-        let mut cmd = redis::cmd("HGET");
-        cmd.arg(keys.meta()).arg("levels");
-        match self.read(&keys.tag, cmd).await? {
-            Value::Nil => Ok(None),
-            levels => text(levels).map(Some),
-        }
-    }
-
     /// Returns the run id of the server. The cursor of a scan is valid only within one run of one
     /// server: another would skip jobs without an error.
     async fn run_id(&self, keys: &Keys) -> Result<Option<String>, StoreError> {
@@ -125,16 +114,16 @@ impl RedisStore {
     /// Scans for the first ids after the cursor of the query.
     async fn scan(&self, keys: &Keys, query: Query) -> Result<ScannedIds, StoreError> {
         let (scanned, server) = (Instant::now(), self.run_id(keys).await?);
-        let [due, leased, dead, done] = keys.lists(self.levels(keys).await?.as_deref());
+        let all = keys.lists();
         let lists = match query.state {
-            None => [due, leased, dead, done].concat(),
-            Some(JobState::Waiting | JobState::Ready) => due,
-            Some(JobState::Leased) => leased,
-            Some(JobState::Dead) => dead,
-            Some(JobState::Done) => done,
+            None => &all[..],
+            Some(JobState::Waiting | JobState::Ready) => &all[..1],
+            Some(JobState::Leased) => &all[1..2],
+            Some(JobState::Dead) => &all[2..3],
+            Some(JobState::Done) => &all[3..],
         };
         let (mut ids, mut is_last) = (BTreeSet::new(), true);
-        for list in &lists {
+        for list in lists {
             let mut cursor = "0".to_owned();
             loop {
                 let mut cmd = redis::cmd("ZSCAN");

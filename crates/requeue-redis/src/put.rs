@@ -38,17 +38,13 @@ impl RedisStore {
     }
 
     async fn put_call(&self, kind: Kind, puts: Vec<Put>) -> Result<Vec<Placing>, StoreError> {
-        let has_priority = puts.iter().any(|put| put.priority > Priority::default());
-        if has_priority {
-            self.use_layout_2(&kind).await?;
-        }
         let reply = self.make(&SCRIPTS.put, &kind, |cmd| {
             let like_all = like_all(&puts);
             match like_all {
                 Some(put) => cmd.arg(due(put.due)).arg(action(put)),
                 None => cmd.arg("").arg(""),
             };
-            cmd.arg(if has_priority { "1" } else { "" });
+            cmd.arg(levels(puts.iter().map(|put| put.priority)));
             for put in &puts {
                 cmd.arg(put.id.as_str());
                 if like_all.is_none() {
@@ -59,6 +55,14 @@ impl RedisStore {
         });
         placed(&mut Reply::of(reply.await?)?, &puts)
     }
+}
+
+/// The priorities other than 0, as digits.
+pub(crate) fn levels(priorities: impl Iterator<Item = Priority>) -> String {
+    let mut digits: Vec<_> = priorities.map(Priority::get).filter(|digit| *digit > 0).collect();
+    digits.sort_unstable();
+    digits.dedup();
+    digits.iter().map(u8::to_string).collect()
 }
 
 /// Returns a put whose due time, mode and condition all others have as well.

@@ -2,12 +2,13 @@
 
 use crate::batch::{Entry, run_batch};
 use crate::codec::{Past, Record};
+use crate::put::levels;
 use crate::reply::{bytes, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use requeue_jobs::{
-    Arrival, BatchResults, Fence, Generation, Invalid, JobId, JobView, Kind, Priority, Restore,
-    Restored, StoreError, Timestamp,
+    Arrival, BatchResults, Fence, Generation, Invalid, JobId, JobView, Kind, Restore, Restored,
+    StoreError, Timestamp,
 };
 
 /// A job to restore.
@@ -74,13 +75,9 @@ impl RedisStore {
         generation: Generation,
         fence: Fence,
     ) -> Result<Vec<Result<Restored, StoreError>>, StoreError> {
-        let needs_layout_2 =
-            |job: &JobView| job.priority > Priority::default() || job.done.is_some();
-        if jobs.iter().flat_map(|job| &job.arrival).any(|arrival| needs_layout_2(&arrival.job)) {
-            self.use_layout_2(&kind).await?;
-        }
         let reply = self.make(&SCRIPTS.restore, &kind, |cmd| {
             cmd.arg(generation.0).arg(fence.0);
+            cmd.arg(levels(jobs.iter().flat_map(|job| &job.arrival).map(|to| to.job.priority)));
             for RestoredJob { id, newest, arrival, .. } in &jobs {
                 cmd.arg(id.as_str()).arg(newest.0);
                 match arrival {

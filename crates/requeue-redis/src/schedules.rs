@@ -2,15 +2,15 @@
 
 use crate::codec::{Damage, content, kept_time, read_schedule, write_schedule};
 use crate::keys::Keys;
-use crate::put::{no_generation_left, outcome, too_late};
+use crate::put::{levels, no_generation_left, outcome, too_late};
 use crate::reply::{Reply, bytes, number, signed, unexpected};
 use crate::script::SCRIPTS;
 use crate::store::RedisStore;
 use redis::Value;
 use requeue_jobs::limits::{MAX_BATCH, MAX_SCHEDULES, MAX_SCHEDULES_BYTES};
 use requeue_jobs::{
-    Generation, Invalid, JobId, Kind, Placed, Priority, Schedule, ScheduleCondition, StoreError,
-    Tick, Ticked, Timestamp,
+    Generation, Invalid, JobId, Kind, Placed, Schedule, ScheduleCondition, StoreError, Tick,
+    Ticked, Timestamp,
 };
 use std::time::Duration;
 
@@ -102,14 +102,11 @@ impl RedisStore {
     }
 
     pub(crate) async fn tick_schedule(&self, tick: Tick) -> Result<Ticked, StoreError> {
-        let priority = tick.put.as_ref().map(|job| job.priority).unwrap_or_default();
-        if priority > Priority::default() {
-            self.use_layout_2(&tick.kind).await?;
-        }
         let reply = self.run(&SCRIPTS.tick, &tick.kind, |cmd| {
             cmd.arg(tick.id.as_str()).arg(kept_time(tick.expected)).arg(kept_time(tick.next));
             if let Some(job) = &tick.put {
                 cmd.arg(job.id.as_str()).arg(content(&job.body, job.priority));
+                cmd.arg(levels([job.priority].into_iter()));
             }
         });
         let mut reply = Reply::of(reply.await?)?;

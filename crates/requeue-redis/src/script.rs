@@ -37,39 +37,40 @@ const ALLOWED_WHEN_FULL: &str = " flags=allow-oom";
 /// Flags of a script that only reads.
 const READ_ONLY: &str = " flags=no-writes,allow-oom";
 
+const ADD_LEVELS: &str = include_str!("lua/parts/add_levels.lua");
+const BASES: &str = include_str!("lua/parts/bases.lua");
+const BODY_BYTES: &str = include_str!("lua/parts/body_bytes.lua");
 const BURY: &str = include_str!("lua/parts/bury.lua");
+const CHOOSE: &str = include_str!("lua/parts/choose.lua");
 const DONE: &str = include_str!("lua/parts/done.lua");
+const EXPIRY: &str = include_str!("lua/parts/expiry.lua");
 const FAIL: &str = include_str!("lua/parts/fail.lua");
 const FIND: &str = include_str!("lua/parts/find.lua");
-const MADE: &str = include_str!("lua/parts/made.lua");
-const GROW: &str = include_str!("lua/parts/grow.lua");
 const KEYS: &str = include_str!("lua/parts/keys.lua");
-const EXPIRY: &str = include_str!("lua/parts/expiry.lua");
-const NO_EXPIRY: &str = include_str!("lua/parts/no_expiry.lua");
 const LEASE: &str = include_str!("lua/parts/lease.lua");
-const LISTS: &str = include_str!("lua/parts/lists.lua");
-const MERGE: &str = concat!(
-    include_str!("lua/parts/merge_begin.lua"),
-    include_str!("lua/parts/grow.lua"),
-    include_str!("lua/parts/past.lua"),
-    include_str!("lua/parts/merge.lua"),
-    include_str!("lua/parts/merge_end.lua"),
-);
+const LEVEL: &str = include_str!("lua/parts/level.lua");
+const LIMITS: &str = include_str!("lua/parts/limits.lua");
+const MADE: &str = include_str!("lua/parts/made.lua");
+const MAX_DELAY: &str = include_str!("lua/parts/max_delay.lua");
+const MERGE: &str = include_str!("lua/parts/merge.lua");
 const NOW: &str = include_str!("lua/parts/now.lua");
+const NUMBERS: &str = include_str!("lua/parts/numbers.lua");
 const PAST: &str = include_str!("lua/parts/past.lua");
-const OPEN_LISTS: &str = include_str!("lua/parts/open_lists.lua");
-const RATE: &str = include_str!("lua/parts/rate.lua");
+const SCORE: &str = include_str!("lua/parts/score.lua");
 const SHOW: &str = include_str!("lua/parts/show.lua");
 const SOONEST: &str = include_str!("lua/parts/soonest.lua");
 const WAKE: &str = include_str!("lua/parts/wake.lua");
 
+/// Wraps parts that most calls do not need into a function `NAME(now)`. Every function that a script defines makes
+/// every call slower, and more so if it refers to local variables of the script: these parts have their own.
+fn loader(name: &str, parts: &[&str], returns: &str) -> String {
+    format!("local function {name}(now)\n{}return {returns}\nend\n", parts.concat())
+}
+
 /// All scripts.
 pub(crate) struct Scripts {
     pub(crate) put: Script,
-    /// Claims due jobs of a kind in layout 1. If leases have expired, or the kind has layout 2, does
-    /// nothing: `claim_any` must be called.
     pub(crate) claim: Script,
-    pub(crate) claim_any: Script,
     pub(crate) ack: Script,
     pub(crate) settle: Script,
     pub(crate) change: Script,
@@ -93,87 +94,83 @@ pub(crate) struct Scripts {
 }
 
 pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
-    let new = Script::new;
-    let claim = include_str!("lua/claim.lua");
+    let merge = &*loader("load_merge", &[KEYS, NUMBERS, LEVEL, SCORE, PAST, MERGE], "merge");
+    let limits = &*loader("load_limits", &[KEYS, NUMBERS, LEVEL, BASES, LIMITS], "limits");
+    let ends = [KEYS, NUMBERS, LEVEL, SCORE, BASES, PAST, FAIL, BURY, LEASE, EXPIRY];
+    let choose = [&ends[..], &[BODY_BYTES, CHOOSE]].concat();
+    let choose = &*loader("load_choose", &choose, "choose");
+    let new = |flags, parts: &[&str], script| Script::new(flags, &[parts, &[script]].concat());
     Scripts {
-        put: new(REFUSED_WHEN_FULL, &[KEYS, NOW, LISTS, WAKE, MERGE, include_str!("lua/put.lua")]),
-        claim: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, LISTS, NO_EXPIRY, RATE, SOONEST, claim]),
-        claim_any: new(
-            ALLOWED_WHEN_FULL,
-            &[KEYS, NOW, LISTS, PAST, FAIL, BURY, LEASE, EXPIRY, RATE, SOONEST, claim],
+        put: new(
+            REFUSED_WHEN_FULL,
+            &[KEYS, NOW, NUMBERS, LEVEL, SCORE, ADD_LEVELS, WAKE, MAX_DELAY, merge],
+            include_str!("lua/put.lua"),
         ),
-        ack: new(ALLOWED_WHEN_FULL, &[KEYS, LISTS, include_str!("lua/ack.lua")]),
+        claim: new(
+            ALLOWED_WHEN_FULL,
+            &[KEYS, NOW, NUMBERS, LEVEL, limits, SOONEST, BODY_BYTES, choose],
+            include_str!("lua/claim.lua"),
+        ),
+        ack: new(ALLOWED_WHEN_FULL, &[KEYS], include_str!("lua/ack.lua")),
         settle: new(
             ALLOWED_WHEN_FULL,
-            &[
-                KEYS,
-                NOW,
-                LISTS,
-                WAKE,
-                PAST,
-                FAIL,
-                BURY,
-                LEASE,
-                DONE,
-                RATE,
-                include_str!("lua/settle.lua"),
-            ],
+            &[KEYS, NOW, NUMBERS, LEVEL, SCORE, WAKE, PAST, FAIL, BURY, LEASE, DONE, limits],
+            include_str!("lua/settle.lua"),
         ),
         change: new(
             ALLOWED_WHEN_FULL,
-            &[KEYS, NOW, LISTS, OPEN_LISTS, FIND, WAKE, PAST, BURY, include_str!("lua/change.lua")],
+            &[KEYS, NOW, NUMBERS, LEVEL, SCORE, FIND, WAKE, PAST, BURY],
+            include_str!("lua/change.lua"),
         ),
         reschedule: new(
             REFUSED_WHEN_FULL,
-            &[KEYS, NOW, LISTS, OPEN_LISTS, FIND, WAKE, MERGE, include_str!("lua/reschedule.lua")],
+            &[KEYS, NOW, NUMBERS, LEVEL, SCORE, ADD_LEVELS, FIND, WAKE, MAX_DELAY, merge],
+            include_str!("lua/reschedule.lua"),
         ),
         restore: new(
             REFUSED_WHEN_FULL,
-            &[KEYS, NOW, LISTS, MADE, GROW, WAKE, include_str!("lua/restore.lua")],
+            &[KEYS, NOW, NUMBERS, LEVEL, SCORE, ADD_LEVELS, MADE, WAKE],
+            include_str!("lua/restore.lua"),
         ),
         reap: new(
             ALLOWED_WHEN_FULL,
-            &[
-                KEYS,
-                NOW,
-                LISTS,
-                OPEN_LISTS,
-                WAKE,
-                PAST,
-                FAIL,
-                BURY,
-                LEASE,
-                DONE,
-                EXPIRY,
-                include_str!("lua/reap.lua"),
-            ],
+            &[KEYS, NOW, NUMBERS, LEVEL, SCORE, BASES, WAKE, PAST, FAIL, BURY, LEASE, DONE, EXPIRY],
+            include_str!("lua/reap.lua"),
         ),
-        peek: new(READ_ONLY, &[KEYS, NOW, LISTS, RATE, SOONEST, include_str!("lua/peek.lua")]),
+        peek: new(
+            READ_ONLY,
+            &[KEYS, NOW, NUMBERS, LEVEL, limits, SOONEST],
+            include_str!("lua/peek.lua"),
+        ),
         view: new(
             READ_ONLY,
-            &[KEYS, NOW, LISTS, OPEN_LISTS, FIND, SHOW, include_str!("lua/view.lua")],
+            &[KEYS, NOW, NUMBERS, LEVEL, FIND, SHOW],
+            include_str!("lua/view.lua"),
         ),
         list_by_time: new(
             READ_ONLY,
-            &[KEYS, NOW, LISTS, OPEN_LISTS, SHOW, include_str!("lua/list_by_time.lua")],
+            &[KEYS, NOW, NUMBERS, LEVEL, BASES, SHOW],
+            include_str!("lua/list_by_time.lua"),
         ),
-        facts: new(READ_ONLY, &[KEYS, NOW, LISTS, WAKE, RATE, include_str!("lua/facts.lua")]),
-        upcoming: new(READ_ONLY, &[KEYS, LISTS, OPEN_LISTS, include_str!("lua/upcoming.lua")]),
-        set: new(
-            ALLOWED_WHEN_FULL,
-            &[KEYS, NOW, LISTS, MADE, GROW, WAKE, include_str!("lua/set.lua")],
+        facts: new(
+            READ_ONLY,
+            &[KEYS, NOW, NUMBERS, LEVEL, SCORE, BASES, WAKE, limits],
+            include_str!("lua/facts.lua"),
         ),
-        schedule: new(REFUSED_WHEN_FULL, &[KEYS, MADE, include_str!("lua/schedule.lua")]),
-        schedules: new(READ_ONLY, &[KEYS, include_str!("lua/schedules.lua")]),
+        upcoming: new(READ_ONLY, &[KEYS, NUMBERS, LEVEL, BASES], include_str!("lua/upcoming.lua")),
+        set: new(ALLOWED_WHEN_FULL, &[KEYS, NOW, NUMBERS, MADE, WAKE], include_str!("lua/set.lua")),
+        schedule: new(REFUSED_WHEN_FULL, &[KEYS, MADE], include_str!("lua/schedule.lua")),
+        schedules: new(READ_ONLY, &[KEYS], include_str!("lua/schedules.lua")),
         tick: new(
             REFUSED_WHEN_FULL,
-            &[KEYS, NOW, LISTS, FIND, WAKE, MERGE, include_str!("lua/tick.lua")],
+            &[KEYS, NOW, NUMBERS, LEVEL, SCORE, ADD_LEVELS, FIND, WAKE, MAX_DELAY, merge],
+            include_str!("lua/tick.lua"),
         ),
-        begin: new(REFUSED_WHEN_FULL, &[KEYS, include_str!("lua/begin.lua")]),
-        register: new(REFUSED_WHEN_FULL, &[include_str!("lua/register.lua")]),
-        raise: new(ALLOWED_WHEN_FULL, &[include_str!("lua/raise.lua")]),
-        forget: new(ALLOWED_WHEN_FULL, &[KEYS, include_str!("lua/forget.lua")]),
-        unregister: new(ALLOWED_WHEN_FULL, &[include_str!("lua/unregister.lua")]),
+        begin: new(REFUSED_WHEN_FULL, &[KEYS], include_str!("lua/begin.lua")),
+        register: new(REFUSED_WHEN_FULL, &[], include_str!("lua/register.lua")),
+        raise: new(ALLOWED_WHEN_FULL, &[], include_str!("lua/raise.lua")),
+        forget: new(ALLOWED_WHEN_FULL, &[KEYS], include_str!("lua/forget.lua")),
+        unregister: new(ALLOWED_WHEN_FULL, &[], include_str!("lua/unregister.lua")),
     }
 });
 

@@ -56,7 +56,7 @@ impl RedisStore {
         let check =
             |settle: &Settle| check(&settle.action).err().map(|refusal| Err(refusal.into()));
         let mut results: Vec<Option<Settling>> = settlements.iter().map(check).collect();
-        let keeps_done = self.hints(&kind).keeps_done;
+        let keeps_done = self.keeps_done(&kind);
         let acks: Vec<usize> = (0..settlements.len())
             .filter(|&number| !keeps_done && settlements[number].action == Settlement::Ack)
             .collect();
@@ -94,7 +94,7 @@ impl RedisStore {
                         b'L' => Some(Err(SettleError::LeaseLost { receipt: receipt() })),
                         b'S' => None,
                         b'K' => {
-                            self.learn_hint(kind, |hints| hints.keeps_done = true);
+                            self.learn_keeps_done(kind);
                             None
                         }
                         _ => Some(Err(unexpected("unknown outcome of an ack").into())),

@@ -1,6 +1,6 @@
 //! [`RedisStore`] and its implementation of [`Store`].
 
-use crate::connections::{CommandError, Connections, FORMAT_2, Signal};
+use crate::connections::{CommandError, Connections, Signal};
 use crate::error::RedisConnectError;
 use crate::keys::{self, Keys};
 use crate::list::ScanCache;
@@ -18,9 +18,8 @@ use requeue_jobs::{
     ScheduleCondition, Settings, Settle, SettleError, Settled, Spans, Store, StoreError,
     StoreFuture, StoreStatus, Tick, Ticked, TimePage, TimeQuery, Timestamp, WallClock,
 };
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,22 +54,11 @@ pub(crate) struct Shared {
     pub(crate) turns: Mutex<Turns>,
     /// The kind that the last reap ended with. The next reap continues after it.
     pub(crate) reaped: Mutex<Option<String>>,
-    /// What the scripts have reported about kinds.
-    hints: Mutex<HashMap<Kind, Hints>>,
-    /// Whether this process has set the format of the deployment to 2.
-    has_format_2: AtomicBool,
+    /// Kinds that keep done jobs, as far as this process knows: `ack` cannot ack their jobs. What is outdated only
+    /// costs time.
+    keep_done: Mutex<HashSet<Kind>>,
     /// Replaces the server's clock in tests.
     wall_clock: Option<WallClock>,
-}
-
-/// Which scripts to call for a kind. Outdated hints only cost time: the scripts for all kinds work for
-/// every kind, and the others report what they cannot do.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Hints {
-    /// It has or gets layout 2: scripts need more keys, and `claim` cannot claim from it.
-    pub(crate) has_layout_2: bool,
-    /// `ack` cannot ack its jobs.
-    pub(crate) keeps_done: bool,
 }
 
 /// An argument of a command, for an error message.
@@ -134,45 +122,26 @@ impl RedisStore {
             scans: ScanCache::default(),
             turns: Mutex::default(),
             reaped: Mutex::default(),
-            hints: Mutex::default(),
-            has_format_2: AtomicBool::new(false),
+            keep_done: Mutex::default(),
             wall_clock,
         };
         Ok(RedisStore { shared: Arc::new(shared) })
     }
 
     pub(crate) fn keys(&self, kind: &Kind) -> Keys {
-        let keys = Keys::of(&self.shared.prefix, kind);
-        if self.hints(kind).has_layout_2 { keys.with_layout_2() } else { keys }
+        Keys::of(&self.shared.prefix, kind)
     }
 
-    pub(crate) fn hints(&self, kind: &Kind) -> Hints {
-        lock(&self.shared.hints).get(kind).copied().unwrap_or_default()
+    pub(crate) fn keeps_done(&self, kind: &Kind) -> bool {
+        lock(&self.shared.keep_done).contains(kind)
     }
 
-    pub(crate) fn learn_hint(&self, kind: &Kind, learn: impl FnOnce(&mut Hints)) {
-        let mut hints = lock(&self.shared.hints);
-        if hints.len() >= MAX_KINDS && !hints.contains_key(kind) {
-            hints.clear();
+    pub(crate) fn learn_keeps_done(&self, kind: &Kind) {
+        let mut kinds = lock(&self.shared.keep_done);
+        if kinds.len() >= MAX_KINDS {
+            kinds.clear();
         }
-        learn(hints.entry(kind.clone()).or_default());
-    }
-
-    /// Must be called before a call that can change the kind to layout 2. Sets the format of the
-    /// deployment to 2, once per process: versions that do not know it can then no longer connect.
-    pub(crate) async fn use_layout_2(&self, kind: &Kind) -> Result<(), StoreError> {
-        self.learn_hint(kind, |hints| hints.has_layout_2 = true);
-        if self.shared.has_format_2.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let tag = &self.shared.prefix;
-        let mut cmd = redis::cmd("SET");
-        cmd.arg(keys::format(tag)).arg(FORMAT_2);
-        // If the outcome is unknown, the caller's call was not made.
-        let set = self.shared.connections.call(tag, cmd, None).await;
-        set.map_err(CommandError::for_read)?;
-        self.shared.has_format_2.store(true, Ordering::Relaxed);
-        Ok(())
+        kinds.insert(kind.clone());
     }
 
     /// Calls a script on a kind, and returns the reply. `add` adds the arguments that follow the time.
@@ -180,28 +149,20 @@ impl RedisStore {
         &self,
         script: &'static Script,
         kind: &Kind,
-        add: impl Fn(&mut Cmd),
+        add: impl FnOnce(&mut Cmd),
     ) -> Result<Value, StoreError> {
-        let mut keys = self.keys(kind);
-        loop {
-            let mut cmd = script.begin(&keys.all);
-            match &self.shared.wall_clock {
-                None => cmd.arg(""),
-                Some(wall_clock) => cmd.arg(wall_clock.now().as_millis()),
-            };
-            add(&mut cmd);
-            let error = match self.shared.connections.call(&keys.tag, cmd, Some(script)).await {
-                // `MORE_KEYS`: it has changed nothing.
-                Ok(Value::SimpleString(_)) if !keys.has_layout_2() => {
-                    self.learn_hint(kind, |hints| hints.has_layout_2 = true);
-                    keys = keys.with_layout_2();
-                    continue;
-                }
-                Ok(value) => return Ok(value),
-                Err(error) => self.explain(&keys, error).await,
-            };
-            return Err(if script.only_reads { error.for_read() } else { error.for_write() });
-        }
+        let keys = self.keys(kind);
+        let mut cmd = script.begin(&keys.all);
+        match &self.shared.wall_clock {
+            None => cmd.arg(""),
+            Some(wall_clock) => cmd.arg(wall_clock.now().as_millis()),
+        };
+        add(&mut cmd);
+        let error = match self.shared.connections.call(&keys.tag, cmd, Some(script)).await {
+            Ok(value) => return Ok(value),
+            Err(error) => self.explain(&keys, error).await,
+        };
+        Err(if script.only_reads { error.for_read() } else { error.for_write() })
     }
 
     /// Adds to an error that a script raised which keys it was about, and which of them have another
@@ -213,9 +174,9 @@ impl RedisStore {
         }
         let mut what = format!("; the script was for the keys {{{}}}:*", keys.tag);
         if reason.contains("WRONGTYPE") {
-            for (key, (expected, count)) in keys.all.iter().zip(keys::TYPES) {
+            for (key, expected) in keys.typed() {
                 // The command TYPE may not be allowed. These are.
-                let mut cmd = redis::cmd(count);
+                let mut cmd = redis::cmd(if expected == "hash" { "HLEN" } else { "ZCARD" });
                 cmd.arg(key);
                 let counted = self.shared.connections.call(&keys.tag, cmd, None).await;
                 if counted.is_err_and(|error| error.reason().contains("WRONGTYPE")) {
@@ -251,7 +212,7 @@ impl RedisStore {
         let begin = |text: &str| {
             let text = text.to_owned();
             self.run(&SCRIPTS.begin, kind, move |cmd| {
-                cmd.arg(&text);
+                cmd.arg(text);
             })
         };
         begin(&text).await?;

@@ -13,12 +13,11 @@ use redis::Value;
 /// script.
 const OLDEST: (u32, u32) = (7, 0);
 
-/// The format of a deployment whose kinds all have layout 1.
-const FORMAT_1: &str = "1";
-/// The format of a deployment in which kinds can have layout 2.
-pub(crate) const FORMAT_2: &str = "2";
-/// The formats that this version knows.
-const FORMATS: [&str; 2] = [FORMAT_1, FORMAT_2];
+/// The format of a deployment. The key contains it, followed by the features that the deployment uses,
+/// separated by spaces.
+const FORMAT: &str = "1";
+/// The features that this version knows.
+const FEATURES: [&str; 0] = [];
 
 /// Checks a server before it is used. Fails with the first check that does not pass.
 pub(super) async fn check(
@@ -97,8 +96,8 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// Checks that this version knows the format of the stored jobs, and writes the first one if there is
-/// none yet.
+/// Checks that this version knows the format and the features of the stored jobs, and writes the format
+/// if there is none yet.
 async fn check_format(
     connection: &mut RedisConnection,
     settings: &Settings,
@@ -109,16 +108,14 @@ async fn check_format(
     let mut get = redis::cmd("GET");
     get.arg(&key);
     let mut set = redis::cmd("SET");
-    set.arg(&key).arg(FORMAT_1).arg("NX");
+    set.arg(&key).arg(FORMAT).arg("NX");
     for cmd in [&get, &set, &get] {
         match connection.ask(cmd).await {
-            Ok(Value::BulkString(found)) if FORMATS.map(str::as_bytes).contains(&&found[..]) => {
-                break;
-            }
             Ok(Value::BulkString(found)) => {
                 let found = String::from_utf8_lossy(&found).into_owned();
-                let (address, known) = (connection.endpoint.to_string(), FORMATS.join(" and "));
-                return Err(RedisConnectError::Format { address, key, found, known });
+                let Some(reason) = unsupported(&found) else { break };
+                let address = connection.endpoint.to_string();
+                return Err(RedisConnectError::Format { address, key, found, reason });
             }
             Ok(_) => {}
             // Another node owns this key, and is checked as well.
@@ -127,6 +124,16 @@ async fn check_format(
         }
     }
     Ok(())
+}
+
+/// Returns why this version does not support this format with its features, or `None` if it does.
+fn unsupported(found: &str) -> Option<String> {
+    let mut words = found.split(' ');
+    if words.next() != Some(FORMAT) {
+        return Some(format!("supports only format {FORMAT}"));
+    }
+    let feature = words.find(|feature| !FEATURES.contains(feature))?;
+    Some(format!("does not know the feature {feature:?}"))
 }
 
 /// Converts the failure of a simple command into the reason why there is no connection.

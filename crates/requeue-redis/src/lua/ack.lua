@@ -4,12 +4,7 @@
 -- Reply   one letter per job: A acked; L lease lost; S not done, must be settled by settle.lua; K the same,
 --         because the kind keeps done jobs
 -- State   leased -> absent
-local set, keeps_done = call('HMGET', META, 'concurrency', 'levels'), false
-if set[2] then
-  if not DONE then return { ok = 'MORE KEYS' } end
-  use_levels(set[2])
-  keeps_done = call('HEXISTS', META, 'keep_done_age') == 1
-end
+local set = call('HMGET', META, 'concurrency', 'keep_done_age')
 local ids, proofs = {}, {}
 for i = 2, #ARGV, 2 do
   ids[#ids + 1] = ARGV[i]
@@ -23,7 +18,7 @@ for i = 1, #ids do
   local lease = leases[i]
   if not lease or string.sub(lease, 1, 15) ~= proofs[i] then
     letters[i] = 'L'
-  elseif keeps_done then
+  elseif set[2] then
     letters[i] = 'K'
   elseif nexts[i] or string.byte(lease, 34) == 1 then
     letters[i] = 'S'
@@ -33,11 +28,7 @@ for i = 1, #ids do
   end
 end
 if gone[1] then
-  if levels then
-    for i = 1, #leaseds do call('ZREM', leaseds[i], unpack(gone)) end
-  else
-    call('ZREM', LEASED, unpack(gone))
-  end
+  call('ZREM', LEASED, unpack(gone))
   call('HDEL', LEASE, unpack(gone))
   call('HDEL', JOB, unpack(gone))
   if call('EXISTS', PAST) == 1 then call('HDEL', PAST, unpack(gone)) end

@@ -6,13 +6,12 @@
 --         Not done: a absent; l leased without a successor; d not dead; o done; b its record is damaged
 -- State   any -> absent; waiting, dead -> ready; leased -> cancelled, or its successor is due now
 local letters = {}
-local before = head()
+local levels = call('HGET', META, 'levels')
+local before = head(levels)
 
 local function cancel(id, runs)
   if not runs then
-    for i = 1, #dues do call('ZREM', dues[i], id) end
-    call('ZREM', DEAD, id)
-    if levels then call('ZREM', DONE, id) end
+    for _, list in ipairs({ DUE, DEAD, DONE }) do call('ZREM', list, id) end
     forget(id)
     return 'R'
   end
@@ -20,7 +19,7 @@ local function cancel(id, runs)
   call('HDEL', NEXT, id)
   if not lease or #lease < MIN_LEASE then
     -- No worker has a receipt for it.
-    for i = 1, #leaseds do call('ZREM', leaseds[i], id) end
+    call('ZREM', LEASED, id)
     call('HDEL', LEASE, id)
     forget(id)
     return 'R'
@@ -48,7 +47,7 @@ local function run_now(id, waits, runs)
     past.floor = 0
     keep_past(id, past)
   end
-  if tonumber(waits) > now then call('ZADD', levels and due_of(old) or DUE, now, id) end
+  if waits % LEVEL > now then call('ZADD', DUE, text(score_of(levels, now, old)), id) end
   return 'Y'
 end
 
@@ -60,7 +59,7 @@ local function revive(id)
   past.attempts, past.floor, past.updated = 0, 0, now
   keep_past(id, past)
   call('ZREM', DEAD, id)
-  call('ZADD', levels and due_of(old) or DUE, now, id)
+  call('ZADD', DUE, text(score_of(levels, now, old)), id)
   return 'V'
 end
 
@@ -81,6 +80,6 @@ for i = 1, (#ARGV - 1) / 2 do
     letters[i] = run_now(id, waits, runs)
   end
 end
-local at = head()
+local at = head(levels)
 if at < before then wake(at) end
 return table.concat(letters)

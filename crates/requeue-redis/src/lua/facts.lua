@@ -5,29 +5,17 @@
 --         generation; fence; 1 if the kind is paused (else 0); until when its rate limit allows no claim, or -1;
 --         1 if it is pushed (else 0); 1 if it has settings or schedules (else 0)
 -- State   unchanged
-local upto = text(now)
-local set = call('HMGET', META, 'generation', 'fence', 'paused', 'lease', 'levels', 'push')
-if set[5] then
-  if not DONE then return { ok = 'MORE KEYS' } end
-  use_levels(set[5])
-else
-  dues, leaseds = { DUE }, { LEASED }
+local set = call('HMGET', META, 'generation', 'fence', 'paused', 'lease', 'levels', 'push', 'rate_jobs')
+local levels, ready = set[5], 0
+for _, base in ipairs(bases_of(levels)) do
+  ready = ready + call('ZCOUNT', DUE, text(base), text(base + now))
 end
-local pending, leased, ready, done = 0, 0, 0, 0
-for i = 1, #dues do
-  pending = pending + call('ZCARD', dues[i])
-  leased = leased + call('ZCARD', leaseds[i])
-  ready = ready + call('ZCOUNT', dues[i], '-inf', upto)
-end
-if levels then
-  read_rate()
-  done = call('ZCARD', DONE)
-end
-local at = head()
+local throttled_until = set[7] and load_limits(now).throttled_until() or 0
+local at = head(levels)
 return {
-  pending, leased, call('ZCARD', DEAD), done, ready,
+  call('ZCARD', DUE), call('ZCARD', LEASED), call('ZCARD', DEAD), call('ZCARD', DONE), ready,
   at <= now and at or -1,
   tonumber(set[1]) or 0, tonumber(set[2]) or 0,
-  set[3] and 1 or 0, rate and throttled_until() or -1, set[6] and 1 or 0,
-  (set[4] or call('EXISTS', KEYS[9]) == 1) and 1 or 0,
+  set[3] and 1 or 0, throttled_until > 0 and throttled_until or -1, set[6] and 1 or 0,
+  (set[4] or call('EXISTS', SCHEDULES) == 1) and 1 or 0,
 }

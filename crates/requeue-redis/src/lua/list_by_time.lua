@@ -1,5 +1,5 @@
 -- Returns jobs in one state, ordered by their times in their lists and, among equal times, by the bytes of their
--- ids: so a list is in this order already, and the lists of several priorities are merged.
+-- ids: so the jobs of one priority are in this order already, and those of several priorities are merged.
 --
 -- ARGV    now or ''; state (w waiting, r ready, l leased, d dead, o done); 1 if the latest is first (else 0);
 --         time and id after which to begin, or '' and ''; max. number of jobs; max. bytes of records (but at
@@ -23,14 +23,17 @@ local function precedes(a, b)
   return #a < #b
 end
 
--- Returns the number of entries of a list before the given time and id, including it unless the latest is first.
--- Searches among those of the same time, of which there may be millions.
-local function rank(list)
-  local low = call('ZCOUNT', list, '-inf', '(' .. after)
-  local high = low + call('ZCOUNT', list, after, after)
+local key = wanted == 'l' and LEASED or wanted == 'd' and DEAD or wanted == 'o' and DONE or DUE
+
+-- Returns the number of entries before the given time and id in the range with this base, including it unless the latest
+-- is first. Searches among those of the same time, of which there may be millions.
+local function rank(base)
+  local score = text(base + math.min(after, LEVEL))
+  local low = call('ZCOUNT', key, '-inf', '(' .. score)
+  local high = low + call('ZCOUNT', key, score, score)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local id = call('ZRANGE', list, text(middle), text(middle))[1]
+    local id = call('ZRANGE', key, text(middle), text(middle))[1]
     if precedes(id, after_id) or not newest and id == after_id then
       low = middle + 1
     else
@@ -40,7 +43,7 @@ local function rank(list)
   return low
 end
 
--- Moves to the next entry of a list. Its time is nil at the end.
+-- Moves to the next entry of a range. Its time is nil at the end.
 local function advance(list)
   list.index = list.index + (newest and -2 or 2)
   if not list.entries[list.index] then
@@ -54,28 +57,30 @@ local function advance(list)
       last = math.min(last, first + CHUNK - 1)
       list.first = last + 1
     end
-    list.entries = call('ZRANGE', list.key, text(first), text(last), 'WITHSCORES')
+    list.entries = call('ZRANGE', key, text(first), text(last), 'WITHSCORES')
     list.index = newest and #list.entries - 1 or 1
   end
-  list.id, list.at = list.entries[list.index], list.entries[list.index + 1]
-  list.time = tonumber(list.at)
+  list.id, list.time = list.entries[list.index], list.entries[list.index + 1] - list.base
 end
 
--- Returns whether the entry of one list comes before that of another.
+-- Returns whether the entry of one range comes before that of another.
 local function is_first(one, other)
   if newest then one, other = other, one end
   if one.time ~= other.time then return one.time < other.time end
   return precedes(one.id, other.id)
 end
 
+-- Returns the number of entries with a lower score.
+local function below(score)
+  return call('ZCOUNT', key, '-inf', '(' .. text(score))
+end
+
 local lists = {}
-for i, key in ipairs(wanted == 'l' and leaseds or wanted == 'd' and { DEAD } or wanted == 'o' and { DONE } or dues) do
-  local first, last = 0, call('ZCARD', key) - 1
-  if wanted == 'w' then first = call('ZCOUNT', key, '-inf', text(now)) end
-  if wanted == 'r' then last = call('ZCOUNT', key, '-inf', text(now)) - 1 end
-  if after ~= '' and newest then last = math.min(last, rank(key) - 1) end
-  if after ~= '' and not newest then first = math.max(first, rank(key)) end
-  lists[i] = { key = key, first = first, last = last, entries = {}, index = 1 }
+for i, base in ipairs(bases_of(call('HGET', META, 'levels'))) do
+  local first, last = below(base + (wanted == 'w' and now + 1 or 0)), below(base + (wanted == 'r' and now + 1 or LEVEL)) - 1
+  if after ~= '' and newest then last = math.min(last, rank(base) - 1) end
+  if after ~= '' and not newest then first = math.max(first, rank(base)) end
+  lists[i] = { base = base, first = first, last = last, entries = {}, index = 1 }
   advance(lists[i])
 end
 
@@ -87,7 +92,7 @@ while true do
   end
   if not next then return { 0, at, id, found } end
   if #found >= 7 * max or size > bytes or examined >= MAX_EXAMINED then return { 1, at, id, found } end
-  examined, at, id = examined + 1, next.at, next.id
+  examined, at, id = examined + 1, text(next.time), next.id
   show(id, wanted, at)
   advance(next)
 end

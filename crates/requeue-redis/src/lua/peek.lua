@@ -3,10 +3,6 @@
 -- ARGV    now or ''
 -- Reply   milliseconds until then; -1 if never, unless something changes
 -- State   unchanged
-local set = call('HMGET', META, 'paused', 'concurrency', 'levels')
-if set[3] then
-  if not DONE then return { ok = 'MORE KEYS' } end
-  use_levels(set[3])
-  read_rate()
-end
-return soonest(set[1], room(set[2]))
+local set = call('HMGET', META, 'paused', 'concurrency', 'levels', 'rate_jobs')
+local limits = (set[2] or set[4]) and load_limits(now)
+return soonest(set[1], limits and limits.free() or math.huge, set[3], limits)

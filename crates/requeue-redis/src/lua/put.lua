@@ -1,8 +1,8 @@
 -- Puts jobs. The ids must be distinct.
 --
 -- ARGV    now or ''; '' or, if the kind is registered in the deployment, see `made`; due time of all jobs, or ''
---         if they differ in due time, mode or condition; mode and condition of all jobs; '1' if the priority of a
---         job is not 0, else ''; then for each job:
+--         if they differ in due time, mode or condition; mode and condition of all jobs; the priorities other
+--         than 0 of the jobs, as digits; then for each job:
 --         id
 --         if they differ: due time in milliseconds; 0 or negative: delay from now, negated
 --         if they differ: mode and condition: '' or MODE[MAX_WAIT][CONDITION[GENERATION]]; MODE is r replace,
@@ -14,58 +14,38 @@
 --         K kept, E exists, G generation differs (0: absent): the job's generation.
 --         D due too late: the delay in milliseconds. N no generation is left: the limit
 -- State   absent, done -> pending; pending -> pending; leased -> leased with a successor; dead -> pending
-local differ = ARGV[3] == ''
+local differ, ranked = ARGV[3] == '', ARGV[5] ~= ''
 local per_job = differ and 4 or 2
 local ids, n = {}, 0
 for i = 6, #ARGV, per_job do n = n + 1; ids[n] = ARGV[i] end
 local set = call('HMGET', META, 'generation', 'levels', 'making')
-local before = set[1]
+local before, levels = set[1], set[2]
+local sooner = head(levels)
+if ranked then levels = add_levels(levels, ARGV[5]) end
 local text_of, floor, fence_floor
 if not before then
   -- As `made` does, but the kind is created only if a job is put.
   text_of, floor, fence_floor = string.match(ARGV[2], '^(%S+) (%d+) (%d+)$')
   if text_of ~= set[3] then text_of, floor = nil, nil end
 end
-if set[2] then
-  if not DONE then return { ok = 'MORE KEYS' } end
-  use_levels(set[2])
-end
-generation = tonumber(before or floor) or 0
-local base, sooner = generation, head()
+local unregistered = not before and not text_of
+local base = tonumber(before or floor) or 0
+local generation = base
 
 local none = {}
-local waits, runs, died, done = none, none, none, none
-if levels then
-  waits, runs, died, done = {}, {}, {}, {}
-  -- Adds the times of the jobs that are in `list` to `times`.
-  local function look(list, times)
-    if call('EXISTS', list) == 0 then return end
-    local found = call('ZMSCORE', list, unpack(ids))
-    for i = 1, n do times[i] = times[i] or found[i] end
-  end
-  for i = 1, #dues do
-    look(dues[i], waits)
-    look(leaseds[i], runs)
-  end
-  look(DEAD, died)
-  look(DONE, done)
-else
-  waits = call('ZMSCORE', DUE, unpack(ids))
-  local others = call('EXISTS', LEASED, DEAD)
-  if others > 0 then
-    local leased = call('EXISTS', LEASED)
-    if leased == 1 then runs = call('ZMSCORE', LEASED, unpack(ids)) end
-    if others > leased then died = call('ZMSCORE', DEAD, unpack(ids)) end
+local waits, runs, died, done = call('ZMSCORE', DUE, unpack(ids)), none, none, none
+local others = call('EXISTS', LEASED, DEAD, DONE)
+if others > 0 then
+  local leased = call('EXISTS', LEASED)
+  if leased == 1 then runs = call('ZMSCORE', LEASED, unpack(ids)) end
+  if others > leased then
+    died, done = call('ZMSCORE', DEAD, unpack(ids)), call('ZMSCORE', DONE, unpack(ids))
   end
 end
 
 local letters, numbers, records, places, m = {}, {}, {}, {}, 0
-local merge, add_level, need_level
--- In layout 2: the places by list.
-local by_list = (levels or ARGV[5] ~= '') and {}
-if by_list then merge, add_level, need_level = load_merge() end
-local unregistered = not before and not text_of
-local earliest, merged = sooner, false
+local merge
+local earliest = sooner
 local times = pack('>I6I6', now, now)
 local args, char = ARGV, string.char
 -- Many jobs have the same due time, and the same upper bytes of the generation: parse and format them once.
@@ -94,45 +74,36 @@ for i = 1, n do
       upper = generation - last
       upper_bytes = pack('>I6', upper / 256)
     end
-    records[m + 1], records[m + 2] = ids[i], upper_bytes .. char(last) .. times .. args[at]
-    if by_list then
-      if not levels then add_level() end
-      need_level(args[at])
-      local list = due_of(records[m + 2])
-      local these = by_list[list] or {}
-      by_list[list] = these
-      these[#these + 1] = written
-      these[#these + 1] = ids[i]
-    else
-      places[m + 1], places[m + 2] = written, ids[i]
-    end
+    local record = upper_bytes .. char(last) .. times .. args[at]
+    records[m + 1], records[m + 2] = ids[i], record
+    places[m + 1], places[m + 2] = ranked and text(score_of(levels, due, record)) or written, ids[i]
     m = m + 2
     if due < earliest then earliest = due end
     letters[i] = 'C'
   elseif unregistered and not string.find(how, 'g', 1, true) then
     return 0
   else
-    merged = true
-    if not merge then merge, add_level, need_level = load_merge() end
-    letters[i], number = merge(ids[i], due, args[at], how, waits[i], runs[i], died[i], done[i])
+    merge = merge or load_merge(now)
+    letters[i], number = merge(levels, generation + 1, ids[i], due, args[at], how, waits[i], runs[i], died[i], done[i])
+    if not number then generation = generation + 1 end
   end
   if number then numbers[#numbers + 1] = number end
 end
 if m > 0 then
   call('HSET', JOB, unpack(records))
-  if by_list then
-    for list, these in pairs(by_list) do call('ZADD', list, unpack(these)) end
-  else
-    call('ZADD', DUE, unpack(places))
-  end
+  call('ZADD', DUE, unpack(places))
 end
 if generation > base then
-  call('HSET', META, 'generation', text(generation))
+  if levels == set[2] then
+    call('HSET', META, 'generation', text(generation))
+  else
+    call('HSET', META, 'generation', text(generation), 'levels', levels)
+  end
   if text_of then
     call('HDEL', META, 'making')
     if fence_floor ~= '0' then call('HSET', META, 'fence', fence_floor) end
   end
-  if merged then earliest = head() end
+  if merge then earliest = head(levels) end
   if earliest < sooner then wake(earliest) end
 end
 return { base, table.concat(letters), unpack(numbers) }

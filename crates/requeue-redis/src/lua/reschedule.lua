@@ -1,6 +1,6 @@
 -- Reschedules jobs: puts what they contain again, with another due time, priority or body. The ids must be distinct.
 --
--- ARGV    now or ''; then for each job:
+-- ARGV    now or ''; the priorities other than 0 that jobs get, as digits; then for each job:
 --         id; due time as in put.lua, or '' to keep it; priority, or '' to keep it; content with the priority 0, or
 --         '' to keep it; the expected generation, or ''
 -- Reply   the generation before the call; one letter per job; a number for each letter of the second group.
@@ -9,9 +9,11 @@
 --         left: the limit
 --         a absent; o done; b its record or its lease is damaged
 -- State   pending -> pending; leased -> leased with a successor; dead -> pending, or dead without a due time
-generation = tonumber(call('HGET', META, 'generation')) or 0
-local base, sooner = generation, head()
-local merge, _, need_level = load_merge()
+local set = call('HMGET', META, 'generation', 'levels')
+local base, levels = tonumber(set[1]) or 0, set[2]
+local generation, sooner = base, head(levels)
+if ARGV[2] ~= '' then levels = add_levels(levels, ARGV[2]) end
+local merge = load_merge(now)
 
 -- Returns the letter and the number.
 local function reschedule(id, asked, priority, content, expected)
@@ -22,7 +24,7 @@ local function reschedule(id, asked, priority, content, expected)
   if not old or #old < MIN_RECORD then return 'b' end
   local newest, created = cut('>I7I6', old)
   -- Without another due time: the present one, and for a new successor now.
-  local due = tonumber(waits) or now
+  local due = waits and waits % LEVEL or now
   if runs then
     local lease, next = call('HGET', LEASE, id), call('HGET', NEXT, id)
     if not lease or #lease < MIN_LEASE then return 'b' end
@@ -53,22 +55,23 @@ local function reschedule(id, asked, priority, content, expected)
   local level = tonumber(priority) or math.floor(flags / 4)
   content = string.char(number + 4 * level) .. content
   if died and asked == '' then
-    generation = generation + 1
-    if DONE then need_level(content) end
-    call('HSET', JOB, id, pack('>I7I6I6', generation, created, now) .. content)
+    call('HSET', JOB, id, pack('>I7I6I6', generation + 1, created, now) .. content)
     return 'U'
   end
-  return merge(id, due, content, '', waits, runs, died)
+  return merge(levels, generation + 1, id, due, content, '', waits, runs, died)
 end
 
 local letters, numbers = {}, {}
-for i = 1, (#ARGV - 1) / 5 do
-  local at = 5 * i - 3
+local CHANGED = { U = true, O = true, R = true }
+for i = 1, (#ARGV - 2) / 5 do
+  local at = 5 * i - 2
   letters[i], numbers[#numbers + 1] = reschedule(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+  if CHANGED[letters[i]] then generation = generation + 1 end
 end
 if generation > base then
   call('HSET', META, 'generation', text(generation))
-  local first = head()
+  if levels ~= set[2] then call('HSET', META, 'levels', levels) end
+  local first = head(levels)
   if first < sooner then wake(first) end
 end
 return { base, table.concat(letters), unpack(numbers) }

@@ -6,7 +6,6 @@
 -- Reply   1 stored; 2 the condition does not hold and nothing was done; 0 the kind is not registered and
 --         nothing was done; -1 too many schedules; -1 - N: they would have N bytes, which is too much
 -- State   unchanged
-local SCHEDULES = KEYS[9]
 if ARGV[6] ~= '' then
   local present = call('HGET', SCHEDULES, ARGV[3])
   if ARGV[6] == 'absent' then

@@ -1,23 +1,16 @@
 -- Stores the settings of a kind.
 --
--- ARGV    now or ''; '' or, if the kind is registered in the deployment, see `made`; '1' if a setting needs
---         layout 2, else ''; then fields and values, alternating; an empty value removes the field, so that the default
---         applies
+-- ARGV    now or ''; '' or, if the kind is registered in the deployment, see `made`; then fields and values,
+--         alternating; an empty value removes the field, so that the default applies
 -- Reply   1 stored; 0 the kind is not registered and nothing was done
 -- State   unchanged
 if not made() then return 0 end
-local in_use = call('HGET', META, 'levels')
-if in_use then
-  if not DONE then return { ok = 'MORE KEYS' } end
-  use_levels(in_use)
-end
-if ARGV[3] ~= '' and not levels then add_level() end
 local function rate()
   local set = call('HMGET', META, 'rate_jobs', 'rate_per', 'rate_burst')
   return (set[1] or '') .. ' ' .. (set[2] or '') .. ' ' .. (set[3] or '')
 end
 local before = rate()
-for i = 4, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   if ARGV[i + 1] == '' then
     call('HDEL', META, ARGV[i])
   else

@@ -12,14 +12,10 @@
 -- State   leased -> pending, dead, done, leased for longer, or absent
 local PER_JOB = 6
 local letters, numbers = {}, {}
-local set = call('HMGET', META, 'concurrency', 'levels', 'keep_done_age')
-if set[2] then
-  if not DONE then return { ok = 'MORE KEYS' } end
-  use_levels(set[2])
-  read_rate()
-end
+local set = call('HMGET', META, 'concurrency', 'levels', 'keep_done_age', 'rate_jobs')
+local levels, limits = set[2], nil
 -- `freed`: a lease has ended. `returned`: a token was given back.
-local before, freed, returned = head(), false, false
+local before, freed, returned = head(levels), false, false
 
 -- Returns the backoff in milliseconds after this many failures.
 local function backoff(failures, part)
@@ -35,29 +31,31 @@ local function settle(id, how, length, problem, part, lease)
   local next, old = call('HGET', NEXT, id), call('HGET', JOB, id)
   local stored = next
   if next and #next < MIN_RECORD then next = nil end
-  if how == 'l' and rate then
-    take_tokens(-1)
+  if how == 'l' and set[4] then
+    limits = limits or load_limits(now)
+    limits.take(-1)
     returned = true
   end
   if is_cancelled(lease) then
     if how ~= 'e' then
-      unlease(id, old, stored)
-      end_job(id, next)
+      unlease(id, stored)
+      end_job(levels, id, next)
     end
     return 'X'
   end
   if how == 'e' then
     local ends = now + (length or math.ceil(tonumber(call('HGET', META, 'lease')) or 30000))
-    local list = levels and leased_of(id, old) or LEASED
-    ends = math.max(ends, tonumber(call('ZSCORE', list, id)) or 0)
-    call('ZADD', list, ends, id)
+    local score = tonumber(call('ZSCORE', LEASED, id)) or 0
+    local base = score - score % LEVEL
+    ends = math.max(ends, score - base)
+    call('ZADD', LEASED, text(base + ends), id)
     call('HSET', LEASE, id, string.sub(lease, 1, 27) .. pack('>I6', now) .. string.sub(lease, 34))
     return 'E', ends
   end
   local acked, damaged = how == 'a' or how == 'w', not old or #old < MIN_RECORD
   if not acked and damaged then return 'B' end
   if how == 'q' and not next and (tonumber(call('HGET', META, 'generation')) or 0) >= MAX_COUNTER then return 'N' end
-  unlease(id, old, stored)
+  unlease(id, stored)
   if acked and not next and set[3] and not damaged then
     keep_done(id, old, lease, how == 'w' and problem or nil)
     return 'A'
@@ -67,7 +65,7 @@ local function settle(id, how, length, problem, part, lease)
       local generation = call('HINCRBY', META, 'generation', 1)
       next = pack('>I6I7I6', now + length, generation, now) .. string.sub(old, 20)
     end
-    end_job(id, next, true)
+    end_job(levels, id, next, true)
     return 'A'
   end
 
@@ -80,7 +78,7 @@ local function settle(id, how, length, problem, part, lease)
       local later = math.max(cut('>I6', next), past.floor)
       if later ~= due and not (later <= now and due <= now) then due = math.max(later, now) end
     end
-    call('ZADD', levels and due_of(next or old) or DUE, due, id)
+    enqueue(levels, id, due, next or old)
     return 'F'
   end
 
@@ -101,7 +99,7 @@ local function settle(id, how, length, problem, part, lease)
     past.attempts, past.floor, past.first = 0, 0, put_at
     count_death(past)
     keep_past(id, past)
-    call('ZADD', levels and due_of(next) or DUE, later, id)
+    enqueue(levels, id, later, next)
     return 'D'
   end
   past.floor = now + (length or backoff(past.attempts, part))
@@ -111,7 +109,7 @@ local function settle(id, how, length, problem, part, lease)
     return 'D'
   end
   keep_past(id, past)
-  call('ZADD', levels and due_of(next or old) or DUE, due, id)
+  enqueue(levels, id, due, next or old)
   return 'R', due
 end
 
@@ -130,7 +128,7 @@ if freed and (set[1] or returned) then
   -- There is room for another lease, perhaps of a job whose lease expired: wakes all waiting clients.
   call('PUBLISH', string.sub(META, 1, -5) .. 'wake', '')
 elseif freed then
-  local at = head()
+  local at = head(levels)
   if at < before then wake(at) end
 end
 return { table.concat(letters), unpack(numbers) }

@@ -14,8 +14,9 @@ for i = 5, #ARGV do
   local id = ARGV[i]
   local waits, runs, died, done = find(id)
   local state = runs and 'l' or died and 'd' or done and 'o' or 'w'
-  local at = waits or runs or died or done
-  if waits and tonumber(waits) <= now then state = 'r' end
-  if at and (wanted == '' or wanted == state) then show(id, state, at) end
+  local score = waits or runs or died or done
+  local at = score and score % LEVEL
+  if waits and at <= now then state = 'r' end
+  if at and (wanted == '' or wanted == state) then show(id, state, text(at)) end
 end
 return { now, examined, found }

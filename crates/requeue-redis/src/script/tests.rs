@@ -33,7 +33,7 @@ impl ScriptRunner {
     fn new(server: &RedisServer, kind: &str) -> ScriptRunner {
         let client = redis::Client::open(server.url()).expect("a valid address");
         let connection = client.get_connection().expect("the server is up");
-        let keys = Keys::of("desk", &Kind::new(kind).expect("a valid kind")).with_layout_2();
+        let keys = Keys::of("desk", &Kind::new(kind).expect("a valid kind"));
         let mut runner = ScriptRunner { connection, keys };
         runner.call(&SCRIPTS.begin, ("", "text"));
         runner
@@ -72,7 +72,7 @@ impl ScriptRunner {
     /// Claims up to `max` jobs for a second, and returns the fence of the first.
     fn claim(&mut self, now: u64, max: usize) -> u64 {
         let args = (now, max, 1000, NONCE, "worker", 1000, MAX_RESULT_BYTES);
-        match self.eval("EVAL", &SCRIPTS.claim_any.text, args) {
+        match self.eval("EVAL", &SCRIPTS.claim.text, args) {
             Ok(Value::Array(values)) => crate::reply::number(&values[2]).expect("a fence"),
             other => panic!("{other:?}"),
         }
@@ -142,31 +142,28 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
     let (backoff, retention) = (settings.backoff, settings.retention);
     let millis = |duration: Duration| duration.as_millis();
     let lease = format!("or {})", millis(settings.lease));
-    let Scripts { put, claim, claim_any, settle, reap, tick, view, schedules, .. } = &*SCRIPTS;
+    let Scripts { put, claim, settle, reap, tick, view, schedules, .. } = &*SCRIPTS;
     // The flags, the length of the content type, and the content type.
     let longest_content = MAX_BODY_LEN + 2 + MAX_CONTENT_TYPE_LEN;
     for (script, line) in [
         (put, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
         (tick, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
         (put, format!("local MAX_COUNTER = {MAX_COUNTER}\n")),
-        (claim_any, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
+        (claim, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (settle, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (claim, format!("local GROUP = {}\n", MAX_RESULT_BYTES / MAX_BODY_LEN)),
         (claim, format!("local MAX_BODY = {MAX_BODY_LEN}\n")),
         (view, format!("MAX_RECORD, MAX_OTHER = {}, ", 19 + longest_content)),
-        (
-            schedules,
-            format!("MAX_SCHEDULE = KEYS[9], {}\n", 13 + 2 * MAX_SCHEDULE_LEN + longest_content),
-        ),
+        (schedules, format!("MAX_SCHEDULE = {}\n", 13 + 2 * MAX_SCHEDULE_LEN + longest_content)),
         (claim, format!("math.ceil(tonumber(set[3]) {lease})")),
         (settle, format!("'lease')) {lease})")),
         (settle, format!("local longest = tonumber(set[2]) or {}\n", millis(backoff.max))),
         (settle, format!("(tonumber(set[1]) or {}) * 2 ^", millis(backoff.base))),
         (settle, format!("tonumber(set[3]) or {}, 100)", backoff.jitter_percent)),
         (settle, format!("'max_attempts')) or {})", settings.max_attempts)),
-        (claim_any, format!("'max_attempts')) or {})", settings.max_attempts)),
+        (claim, format!("'max_attempts')) or {})", settings.max_attempts)),
         (reap, format!("'retention_count', {}, {} }}", millis(retention.age), retention.count)),
-        (claim_any, format!("'ageing')) or {})", settings.ageing.map_or(0, millis))),
+        (claim, format!("'ageing')) or {})", settings.ageing.map_or(0, millis))),
     ] {
         assert!(script.text.contains(&line), "the script does not contain {line:?}");
     }
@@ -178,13 +175,12 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
 
 #[test]
 fn every_script_has_a_header_with_arguments_reply_and_state_change() {
-    let Scripts { put, claim, claim_any, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
+    let Scripts { put, claim, ack, settle, change, restore, reap, .. } = &*SCRIPTS;
     let Scripts { peek, view, facts, upcoming, set, schedule, tick, register, .. } = &*SCRIPTS;
     let Scripts { list_by_time, reschedule, .. } = &*SCRIPTS;
     let of_kinds = [
         put,
         claim,
-        claim_any,
         ack,
         settle,
         change,
@@ -207,6 +203,6 @@ fn every_script_has_a_header_with_arguments_reply_and_state_change() {
         }
     }
     // Scripts of a kind get its keys in a common first part.
-    assert!(of_kinds.iter().all(|script| script.text.contains("META = unpack(KEYS)")));
+    assert!(of_kinds.iter().all(|script| script.text.contains("META, SCHEDULES = unpack(KEYS)")));
     assert!(register.text.contains("\n-- KEYS    "));
 }

@@ -67,7 +67,7 @@ impl AllOperations<'_> {
     fn all(&self) {
         self.jobs();
         self.kinds();
-        // The kind now has layout 2, and keeps done jobs.
+        // The kind now keeps done jobs.
         self.jobs();
         self.reads();
     }

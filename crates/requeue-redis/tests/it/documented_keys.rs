@@ -64,7 +64,7 @@ fn priorities_done_jobs_and_rates_are_stored_as_documented() {
     all.check();
     let after = all.read().remove("order.close").unwrap().jobs;
     for (id, job) in before {
-        assert_eq!(after[&id].view, job.view, "{id} is the same in layout 2");
+        assert_eq!(after[&id].view, job.view, "{id} is the same");
     }
     let priority = |id: &str| after[id].view.priority.get();
     let known = ["octets", "leased", "urgent-later", "urgent", "urgent-dead", "done"].map(priority);
@@ -78,7 +78,7 @@ fn priorities_done_jobs_and_rates_are_stored_as_documented() {
         get.arg(format!("{{{}:order.close}}:meta", all.prefix)).arg(field);
         get.query(&mut *all.reader.lock().unwrap()).unwrap()
     };
-    assert_eq!(field("levels").as_deref(), Some("975320"));
+    assert_eq!(field("levels").as_deref(), Some("97532"));
     // Six jobs of 60,500 parts each, and 100 parts less for each of the 15 milliseconds before the last.
     assert_eq!(field("rate_parts"), Some((6 * 60_500 - 15 * 100).to_string()));
 
@@ -90,10 +90,9 @@ fn priorities_done_jobs_and_rates_are_stored_as_documented() {
     block_on(all.store.reap(100)).unwrap();
     block_on(all.store.reap(100)).unwrap();
     assert!(all.read().remove("order.close").unwrap().jobs.is_empty());
-    assert_eq!(field("levels").as_deref(), Some(""));
+    assert_eq!(field("levels"), None);
     all.put("new", text("new"), Due::Now, Mode::Replace);
     all.claim("new");
-    assert_eq!(field("levels").as_deref(), Some("0"));
     all.check();
 }
 

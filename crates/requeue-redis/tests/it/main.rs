@@ -11,7 +11,6 @@ mod conformance;
 mod connections;
 mod damaged_keys;
 mod documented_keys;
-mod formats;
 mod full;
 mod histories;
 mod kills;

@@ -41,7 +41,7 @@ impl Deployment {
     }
 }
 
-const JOBS: [&str; 7] = ["due", "leased", "dead", "job", "lease", "next", "past"];
+const JOBS: [&str; 8] = ["due", "leased", "dead", "done", "job", "lease", "next", "past"];
 
 #[test]
 fn all_jobs_of_a_kind_may_be_deleted_by_hand() {
@@ -49,41 +49,15 @@ fn all_jobs_of_a_kind_may_be_deleted_by_hand() {
     all.waiting_and_ready();
     let receipts = all.leased();
     all.failed_and_dead();
+    all.priorities_and_done();
     all.settings_and_schedules();
     let before = all.read().remove("order.close").unwrap();
-    assert_eq!(all.by_hand("UNLINK", &JOBS, &[]), 7);
+    assert_eq!(all.by_hand("UNLINK", &JOBS, &[]), 8);
     all.check();
     let after = all.read().remove("order.close").unwrap();
     assert_eq!((after.jobs.len(), after.schedules.len()), (0, 2));
     assert!(receipts.into_values().all(|receipt| all.is_lost(receipt)));
     assert_eq!(all.generation("new"), before.generation + 1, "the counter continues");
-    all.check();
-}
-
-/// The additional keys of layout 2.
-fn layout_2() -> Vec<String> {
-    let lists = ["due", "leased"].into_iter();
-    let lists = lists.flat_map(|list| (0..10).map(move |level| format!("{list}{level}")));
-    lists.chain(["done".to_owned()]).collect()
-}
-
-#[test]
-fn all_jobs_of_a_kind_in_layout_2_may_be_deleted_by_hand() {
-    let all = Deployment::new();
-    all.waiting_and_ready();
-    all.priorities_and_done();
-    let more = layout_2();
-    let jobs: Vec<_> = JOBS.into_iter().chain(more.iter().map(String::as_str)).collect();
-    all.by_hand("UNLINK", &jobs[1..], &[]);
-    all.check();
-    assert!(all.read()["order.close"].jobs.is_empty());
-    all.priorities_and_done();
-    all.check();
-    all.by_hand("UNLINK", &[&jobs[..], &["meta", "schedules"]].concat(), &[]);
-    all.kinds_by_hand("SREM");
-    assert!(all.read().is_empty());
-    assert_eq!(all.generation("new"), 1);
-    all.claim("new");
     all.check();
 }
 

@@ -79,13 +79,19 @@ fn a_server_that_would_evict_jobs_is_rejected() {
 }
 
 #[test]
-fn another_format_is_rejected_and_left_unchanged() {
+fn an_unknown_format_or_feature_is_rejected_and_left_unchanged() {
     let server = RedisServer::start();
-    server.command(&["SET", "{requeue}:format", "3"]);
-    let error = refused(&server.url(), &quick());
-    let text = r#"has jobs in format "3" ({requeue}:format), but this version supports 1 and 2"#;
-    assert_eq!(error.to_string(), format!("{} {text}", server.address()));
-    assert_eq!(server.command(&["GET", "{requeue}:format"]), "3");
+    for (format, reason) in [
+        ("3", "supports only format 1"),
+        ("", "supports only format 1"),
+        ("1 groups", "does not know the feature \"groups\""),
+    ] {
+        server.command(&["SET", "{requeue}:format", format]);
+        let error = refused(&server.url(), &quick());
+        let text = format!("in format {format:?} ({{requeue}}:format), but this version {reason}");
+        assert_eq!(error.to_string(), format!("{} has jobs {text}", server.address()));
+        assert_eq!(server.command(&["GET", "{requeue}:format"]), format);
+    }
     // Another prefix is independent of it.
     let mut options = quick();
     options.prefix = "mine".to_owned();

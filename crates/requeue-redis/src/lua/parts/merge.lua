@@ -1,4 +1,4 @@
--- Puts on existing jobs. Needs: lists, grow, past.
+-- Puts on existing jobs. Needs: score, past.
 
 -- Returns the due time that a put requests, given the due time `old` of the existing job or successor.
 local function asked(mode, longest, due, old, first)
@@ -9,32 +9,28 @@ end
 
 -- Returns the content that a put requests, given the existing record or successor `old`: `earliest` takes the
 -- higher priority.
-local ranked
-if DONE then
-  ranked = function(mode, content, old)
-    if mode ~= 'e' or not old then return content end
-    local flags, other = string.byte(content), string.byte(old, 20)
-    local more = priority_in(other) - priority_in(flags)
-    if more <= 0 then return content end
-    return string.char(flags + 4 * more) .. string.sub(content, 2)
-  end
+local function ranked(mode, content, old)
+  if mode ~= 'e' or not old then return content end
+  local flags = string.byte(content)
+  local more = math.floor(string.byte(old, 20) / 4) % 16 - math.floor(flags / 4)
+  if more <= 0 then return content end
+  return string.char(flags + 4 * more) .. string.sub(content, 2)
 end
 
--- Returns a record with the latest generation, updated now.
-local function record(created, content)
+local function record(generation, created, content)
   return pack('>I7I6I6', generation, created, now) .. content
 end
 
 -- Stores the record of a job that is in no list, and makes it pending.
-local function place(id, due, record)
+local function place(levels, id, due, record)
   call('HSET', JOB, id, record)
-  call('ZADD', levels and due_of(record) or DUE, due, id)
+  call('ZADD', DUE, text(score_of(levels, due, record)), id)
 end
 
--- Puts a job that may exist: `waits` is its due time if it is pending, `runs` the end of its lease if it is
--- leased, `died` its time of death if it is dead, `done` the time when it was done. Returns the letter of the
--- outcome, and the generation if that is not the latest.
-local function merge(id, due, content, how, waits, runs, died, done)
+-- Puts a job that may exist, with this generation. `waits` is its score if it is pending, `runs` if it is leased, `died`
+-- its time of death if it is dead, `done` the time when it was done. Returns the letter of the outcome, and, if the
+-- generation was not used, the generation of the job.
+local function merge(levels, generation, id, due, content, how, waits, runs, died, done)
   local mode, longest, condition, expected = 'r', '', '', ''
   if how ~= '' then
     mode, longest, condition, expected = string.match(how, '^(%a)(%d*)(%a?)(%d*)$')
@@ -48,14 +44,11 @@ local function merge(id, due, content, how, waits, runs, died, done)
       call('ZREM', DONE, id)
       call('HDEL', PAST, id)
     end
-    generation = generation + 1
-    if DONE then need_level(content) end
-    place(id, asked(mode, longest, due, nil, now), record(now, content))
+    place(levels, id, asked(mode, longest, due, nil, now), record(generation, now, content))
     return 'C'
   end
   -- A put replaces a record that is damaged.
-  local damaged = #old < MIN_RECORD
-  if damaged then old = pack('>I7I6I6B', 0, now, now, 0) end
+  if #old < MIN_RECORD then old = pack('>I7I6I6B', 0, now, now, 0) end
   local newest, created = cut('>I7I6', old)
   local next = runs and call('HGET', NEXT, id)
   if next and #next < MIN_RECORD then next = nil end
@@ -66,11 +59,7 @@ local function merge(id, due, content, how, waits, runs, died, done)
   if condition == 'a' or condition == 'n' then return 'E', newest end
   if condition == 'g' and tonumber(expected) ~= newest then return 'G', newest end
   if mode == 'k' and (next or not runs) then return 'K', newest end
-  generation = generation + 1
-  if DONE then
-    need_level(content)
-    content = ranked(mode, content, runs and next or waits and old)
-  end
+  content = ranked(mode, content, runs and next or waits and old)
   local past = past_of(id, created)
   local had_no_first = past.first == 0
   if had_no_first then past.first = now end
@@ -79,7 +68,7 @@ local function merge(id, due, content, how, waits, runs, died, done)
     past.attempts, past.floor, past.first = 0, 0, now
     keep_past(id, past)
     call('ZREM', DEAD, id)
-    place(id, asked(mode, longest, due, nil, now), record(created, content))
+    place(levels, id, asked(mode, longest, due, nil, now), record(generation, created, content))
     return 'R'
   end
 
@@ -103,24 +92,13 @@ local function merge(id, due, content, how, waits, runs, died, done)
     return 'O'
   end
 
-  waits = tonumber(waits)
-  due = math.max(asked(mode, longest, due, waits, past.first), past.floor)
-  local new = record(created, content)
-  local list, moves = DUE, false
-  if levels then
-    list = due_of(new)
-    moves = damaged or list ~= due_of(old)
-  end
+  local present = waits % LEVEL
+  due = math.max(asked(mode, longest, due, present, past.first), past.floor)
   -- A job that was ready and stays ready keeps its position.
-  if due == waits or due <= now and waits <= now then
-    due = waits
-  else
-    due = math.max(due, now)
-  end
-  if moves then
-    for i = 1, #dues do call('ZREM', dues[i], id) end
-  end
-  if moves or due ~= waits then call('ZADD', list, due, id) end
+  if due <= now and present <= now then due = present else due = math.max(due, now) end
+  local new = record(generation, created, content)
+  local score = score_of(levels, due, new)
+  if score ~= tonumber(waits) then call('ZADD', DUE, text(score), id) end
   call('HSET', JOB, id, new)
   if had_no_first then keep_past(id, past) end
   return 'U'

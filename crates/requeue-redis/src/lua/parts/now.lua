@@ -8,11 +8,3 @@ else
   now = tonumber(ARGV[1])
   micros = now * 1000
 end
-
--- The highest generation and fence.
-local MAX_COUNTER = 9007199254740991
-
--- Formats a number for a command. Commands take Lua numbers too, but convert them more slowly.
-local function text(number)
-  return string.format('%.0f', number)
-end

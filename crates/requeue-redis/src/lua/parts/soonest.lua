@@ -1,32 +1,21 @@
--- Needs: lists, rate.
-
--- Returns how many more jobs may be leased. Expired leases do not count.
-local function room(concurrency)
-  if not concurrency then return math.huge end
-  local free = tonumber(concurrency)
-  if not levels then return free - call('ZCOUNT', LEASED, '(' .. text(now), '+inf') end
-  for i = 1, #leaseds do free = free - call('ZCOUNT', leaseds[i], '(' .. text(now), '+inf') end
-  return free
-end
-
--- Returns in how many milliseconds a claim may find a job, if nothing changes; -1 if never.
-local function soonest(paused, free)
+-- Returns in how many milliseconds a claim may find a job, if nothing changes; -1 if never. `free`: how many more jobs may
+-- be leased at the same time. Needs: numbers, score.
+local function soonest(paused, free, levels, limits)
   if paused then return -1 end
-  local first
-  for i = 1, levels and #levels or 1 do
-    local due, leased = DUE, LEASED
-    if levels then due, leased = dues[i], leaseds[i] end
-    local at, ends
-    if free <= 0 then
-      ends = call('ZRANGE', leased, '(' .. text(now), '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+  local first = math.huge
+  for i = 0, levels and #levels or 0 do
+    local base = i > 0 and LEVEL * (tonumber(string.sub(levels, i, i)) or 0) or 0
+    local from, to = text(base), '(' .. text(base + LEVEL)
+    if free > 0 then
+      local at = call('ZRANGE', DUE, from, to, 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+      if at then first = math.min(first, at - base) end
     else
-      at = tonumber(call('ZRANGE', due, '0', '0', 'WITHSCORES')[2])
-      ends = call('ZRANGE', leased, '0', '0', 'WITHSCORES')[2]
+      -- An expired lease makes no room.
+      from = '(' .. text(base + now)
     end
-    ends = tonumber(ends)
-    if ends and not (at and at < ends) then at = ends end
-    if at and not (first and first < at) then first = at end
+    local ends = call('ZRANGE', LEASED, from, to, 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+    if ends then first = math.min(first, ends - base) end
   end
-  if not first then return -1 end
-  return math.max(first, rate and throttled_until() or 0, now) - now
+  if first == math.huge then return -1 end
+  return math.max(first, limits and limits.throttled_until() or 0, now) - now
 end

@@ -64,7 +64,7 @@ fn put_returns_a_letter_for_each_job_and_a_number_for_some() {
 fn claim_returns_jobs_leases_and_the_time_of_the_next_job() {
     let mut runner = ScriptRunner::of("claim");
     let claim = |runner: &mut ScriptRunner, now: u64, max: usize, ends: usize| {
-        runner.call(&SCRIPTS.claim_any, (now, max, 1000, NONCE, "worker", ends, MAX_RESULT_BYTES))
+        runner.call(&SCRIPTS.claim, (now, max, 1000, NONCE, "worker", ends, MAX_RESULT_BYTES))
     };
     let ends = NOW + 1000;
     assert_eq!(claim(&mut runner, NOW, 1, 9), format!("[{NOW} {ends} {NOW}000 -1 0 [] [] [] []]"));
@@ -82,12 +82,6 @@ fn claim_returns_jobs_leases_and_the_time_of_the_next_job() {
 
     // A job whose lease has expired is claimed again, and has a past.
     let (later, ends) = (NOW + 1000, NOW + 2000);
-    let args = (later, 1, 1000, NONCE, "worker", 9, MAX_RESULT_BYTES);
-    assert_eq!(
-        runner.call(&SCRIPTS.claim, args),
-        "[]",
-        "only the other script ends expired leases"
-    );
     let reply = claim(&mut runner, later, 1, 9);
     let begin = format!("[{later} {ends} {later}000 -2 0 [a {later}] [");
     assert!(reply.starts_with(&begin) && !reply.contains("[]"), "{reply}");
@@ -99,21 +93,20 @@ fn claim_returns_jobs_leases_and_the_time_of_the_next_job() {
     assert_eq!(reply, format!("[{later} {ends} {later}001 1000 1 [] [] [] [b worker 1 0]]"));
     assert_eq!(runner.state("b"), "");
     // A job whose last attempt fails dies, unless the call may end no more leases.
-    runner.call(&SCRIPTS.set, (later, MADE, "", "max_attempts", "2"));
+    runner.call(&SCRIPTS.set, (later, MADE, "max_attempts", "2"));
     assert!(claim(&mut runner, ends, 1, 0).contains(" 0 0 [] [] [] []]"));
     assert_eq!(runner.state("a"), "l=><");
     assert!(claim(&mut runner, ends, 1, 1).contains(" -1 1 [] [] [] [a worker 2 1]]"));
     assert_eq!(runner.state("a"), "d=<");
 
     // The lease length of the kind, and a concurrency limit.
-    runner.call(&SCRIPTS.set, (ends, MADE, "", "lease", "70.5", "concurrency", "1"));
+    runner.call(&SCRIPTS.set, (ends, MADE, "lease", "70.5", "concurrency", "1"));
     runner.put(ends, &["c", "d"]);
-    let reply =
-        runner.call(&SCRIPTS.claim_any, (ends, 2, "", NONCE, "worker", 9, MAX_RESULT_BYTES));
+    let reply = runner.call(&SCRIPTS.claim, (ends, 2, "", NONCE, "worker", 9, MAX_RESULT_BYTES));
     assert!(reply.starts_with(&format!("[{ends} {} {ends}000 71 0 [c ", ends + 71)), "{reply}");
-    assert!(claim(&mut runner, ends, 2, 9).ends_with(" 0 71 0 [] [] []]"));
-    runner.call(&SCRIPTS.set, (ends, MADE, "", "paused", "1"));
-    assert!(claim(&mut runner, ends + 99, 2, 9).ends_with(" 0 -1 0 [] [] []]"));
+    assert!(claim(&mut runner, ends, 2, 9).ends_with(" 0 71 0 [] [] [] []]"));
+    runner.call(&SCRIPTS.set, (ends, MADE, "paused", "1"));
+    assert!(claim(&mut runner, ends + 99, 2, 9).ends_with(" 0 -1 0 [] [] [] []]"));
 }
 
 #[test]
@@ -192,16 +185,16 @@ fn restore_adds_jobs_that_are_missing() {
     let mut runner = ScriptRunner::of("restore");
     let record = [&[0, 0, 0, 0, 0, 0, 5][..], &[0; 12], &of("body")].concat();
     let past = vec![0_u8; 33];
-    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, "", 9, 8)), "0");
+    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, "", 9, 8, "")), "0");
     assert_eq!(runner.ask("HEXISTS", "meta", &["generation"]), "0");
     let pending = ("a", 5, "p", NOW + 3, &record, "");
     let dead = ("b", 12, "d", NOW - 3, &record, &past);
     let ended = ("c", 11, "", "", "", "");
-    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, MADE, 9, 8, pending, dead, ended)), "CCN");
+    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, MADE, 9, 8, "", pending, dead, ended)), "CCN");
     assert_eq!(["a", "b", "c"].map(|id| runner.state(id)), ["p=", "d=<", ""]);
     assert_eq!(runner.ask("HMGET", "meta", &["generation", "fence"]), "[12 8]");
     let again = ("b", 5, "p", NOW, &record, "");
-    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, "", 3, 10, again)), "K");
+    assert_eq!(runner.call(&SCRIPTS.restore, (NOW, "", 3, 10, "", again)), "K");
     assert_eq!(runner.state("b"), "d=<");
     assert_eq!(runner.ask("HMGET", "meta", &["generation", "fence"]), "[12 10]");
 }
@@ -217,7 +210,7 @@ fn reap_ends_expired_leases_and_removes_old_dead_jobs() {
     let longer = (NOW, "e", &leases[4], "e", 9000, "", 0);
     runner.call(&SCRIPTS.settle, longer);
     assert_eq!(runner.call(&SCRIPTS.reap, (NOW + 999, 10)), "[0 []]");
-    runner.call(&SCRIPTS.set, (NOW, MADE, "", "retention_age", "500"));
+    runner.call(&SCRIPTS.set, (NOW, MADE, "retention_age", "500"));
     let reaped = runner.call(&SCRIPTS.reap, (NOW + 1000, 2));
     assert_eq!(reaped, "[3 [a worker 1 0 b worker 1 0]]", "two expired leases and one dead job");
     assert_eq!(runner.call(&SCRIPTS.reap, (NOW + 1000, 2)), "[1 [c worker 1 0]]");
@@ -245,7 +238,7 @@ fn read_only_scripts_return_the_current_state() {
     );
     let spans = runner.call(&SCRIPTS.upcoming, (NOW, NOW - 7, NOW, NOW + 300, NOW + 301));
     assert_eq!(spans, "[1 0 1]");
-    runner.call(&SCRIPTS.set, (NOW, MADE, "", "paused", "1", "lease", "10"));
+    runner.call(&SCRIPTS.set, (NOW, MADE, "paused", "1", "lease", "10"));
     assert_eq!(runner.call(&SCRIPTS.peek, NOW), "-1");
     assert!(runner.call(&SCRIPTS.facts, NOW).ends_with(" 1 -1 0 1]"));
 
@@ -271,10 +264,10 @@ fn read_only_scripts_return_the_current_state() {
 #[test]
 fn settings_are_fields_and_an_empty_value_removes_one() {
     let mut runner = ScriptRunner::of("set");
-    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "", "lease", "10")), "0");
+    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "lease", "10")), "0");
     assert_eq!(runner.ask("HEXISTS", "meta", &["generation"]), "0");
-    assert_eq!(runner.call(&SCRIPTS.set, (NOW, MADE, "", "lease", "10", "paused", "1")), "1");
-    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "", "lease", "20", "paused", "")), "1");
+    assert_eq!(runner.call(&SCRIPTS.set, (NOW, MADE, "lease", "10", "paused", "1")), "1");
+    assert_eq!(runner.call(&SCRIPTS.set, (NOW, "", "lease", "20", "paused", "")), "1");
     assert_eq!(runner.ask("HGETALL", "meta", &[]), "[generation 0 lease 20]");
 }
 
@@ -298,7 +291,7 @@ fn the_number_of_schedules_is_limited_and_a_tick_runs_once() {
     let tick = |runner: &mut ScriptRunner, id: &str, expected: u64, next: u64, put: &str| match put
     {
         "" => runner.call(&SCRIPTS.tick, (NOW, id, expected, next)),
-        _ => runner.call(&SCRIPTS.tick, (NOW, id, expected, next, id, of("body"))),
+        _ => runner.call(&SCRIPTS.tick, (NOW, id, expected, next, id, of("body"), "")),
     };
     assert_eq!(tick(&mut runner, "c", NOW, NOW + 9, "1"), "[a]");
     assert_eq!(tick(&mut runner, "a", NOW, NOW + 9, "1"), "[C 0]");

@@ -274,7 +274,7 @@ impl Deployment {
         }
     }
 
-    /// Creates jobs with priorities, done jobs and a rate limit. The kind then has layout 2.
+    /// Creates jobs with priorities, done jobs and a rate limit.
     pub(crate) fn priorities_and_done(&self) {
         let mut settings = Settings::default();
         settings.rate =

@@ -43,12 +43,15 @@ pub(crate) struct Past {
     done: Option<(u64, WorkerName)>,
 }
 
+/// Each level of priority adds this to the score of a pending or leased job.
+const LEVEL: u64 = 400_000_000_000_000;
+
 type Hash = BTreeMap<String, Vec<u8>>;
 
 /// The undecoded keys of a kind.
 struct Keys {
-    /// Pending, leased, dead and done jobs: id, and time and priority in their list.
-    lists: [BTreeMap<String, (u64, Option<u8>)>; 4],
+    /// Pending, leased, dead and done jobs: id, and time and priority of the score.
+    lists: [BTreeMap<String, (u64, u8)>; 4],
     job: Hash,
     lease: Hash,
     next: Hash,
@@ -61,7 +64,7 @@ struct Keys {
 pub(crate) fn read(con: &mut Connection, prefix: &str, now: u64) -> BTreeMap<String, KindContents> {
     let names: BTreeSet<String> = con.smembers(format!("{{{prefix}}}:kinds")).unwrap();
     let format: String = con.get(format!("{{{prefix}}}:format")).unwrap();
-    assert!(["1", "2"].contains(&format.as_str()), "the format is {format}");
+    assert_eq!(format, "1");
     let kinds = kinds_with_keys(con, prefix);
     assert!(kinds.is_subset(&names), "6: {kinds:?} are all in {names:?}");
     let contents = |name: String| {
@@ -100,13 +103,8 @@ fn kinds_with_keys(con: &mut Connection, prefix: &str) -> BTreeSet<String> {
         } else if let Some(rest) = key.strip_prefix(&of_kind) {
             let (of, name) = rest.split_once("}:").expect("the tag ends");
             kinds.insert(of.to_owned());
-            let (list, level) =
-                name.split_at(name.trim_end_matches(|c: char| c.is_ascii_digit()).len());
             let expected = match name {
-                // In layout 2 it is a text, so that older versions cannot use it.
-                "due" if kind == "string" => "string",
                 "due" | "leased" | "dead" | "done" => "zset",
-                _ if level.len() == 1 && ["due", "leased"].contains(&list) => "zset",
                 "job" | "lease" | "next" | "past" | "meta" | "schedules" => "hash",
                 other => panic!("the key {other:?} is not documented"),
             };
@@ -119,28 +117,13 @@ fn kinds_with_keys(con: &mut Connection, prefix: &str) -> BTreeSet<String> {
 impl Keys {
     fn read(con: &mut Connection, tag: &str) -> Keys {
         let meta: BTreeMap<String, String> = con.hgetall(format!("{tag}:meta")).unwrap();
-        let levels = meta.get("levels").cloned();
-        if let Some(levels) = &levels {
-            let (digits, text): (Vec<char>, Option<String>) =
-                (levels.chars().collect(), con.get(format!("{tag}:due")).unwrap());
-            assert!(digits.is_sorted_by(|a, b| a > b), "8: {levels} fall");
-            assert_eq!(text.as_deref(), Some("layout 2"));
-        }
         let mut lists = [(); 4].map(|()| BTreeMap::new());
         for (name, list) in ["due", "leased", "dead", "done"].iter().zip(&mut lists) {
-            let keys: Vec<_> = match &levels {
-                Some(levels) if ["due", "leased"].contains(name) => levels
-                    .chars()
-                    .map(|level| (format!("{tag}:{name}{level}"), Some(level as u8 - b'0')))
-                    .collect(),
-                _ => vec![(format!("{tag}:{name}"), None)],
-            };
-            for (key, level) in keys {
-                let entries: Vec<(String, f64)> = con.zrange_withscores(key, 0, -1).unwrap();
-                for (id, score) in entries {
-                    let other = list.insert(id.clone(), (whole(score), level));
-                    assert_eq!(other, None, "1: {id} is in one list");
-                }
+            let entries: Vec<(String, f64)> =
+                con.zrange_withscores(format!("{tag}:{name}"), 0, -1).unwrap();
+            for (id, score) in entries {
+                let score = whole(score);
+                list.insert(id, (score % LEVEL, (score / LEVEL) as u8));
             }
         }
         let mut hash = |name: &str| con.hgetall(format!("{tag}:{name}")).unwrap();
@@ -156,10 +139,17 @@ impl Keys {
         for id in self.lists.iter().flat_map(BTreeMap::keys) {
             assert!(listed.insert(id), "1: {id} is in one list");
         }
-        for (id, (_, level)) in due.iter().chain(leased) {
-            let priority = self.job[id][19] >> 2;
-            assert_eq!(priority, level.unwrap_or(0), "8: {id} is in the list of its priority");
+        let levels = self.meta.get("levels").map_or("", String::as_str).as_bytes();
+        assert!(levels.is_sorted_by(|a, b| a > b) && !levels.contains(&b'0'), "8: {levels:?}");
+        let priorities = due.iter().chain(leased).map(|(id, (_, level))| {
+            assert_eq!(self.job[id][19] >> 2, *level, "8: the score of {id} has its priority");
+            *level
+        });
+        let next = self.next.values().map(|next| next[19] >> 2);
+        for priority in priorities.chain(next) {
+            assert!(priority == 0 || levels.contains(&(b'0' + priority)), "8: {priority}");
         }
+        assert!(dead.values().chain(done.values()).all(|(_, level)| *level == 0), "8");
         let has = |hash: &Hash, id: &String| hash.contains_key(id);
         assert!(
             self.job.keys().eq(listed.iter().copied()),
@@ -218,7 +208,7 @@ impl Keys {
         let mut record = ByteReader(&self.job[id]);
         let generation = Generation(record.number(7));
         let (created_at, updated) = (record.time(), record.number(6));
-        let times = |list: &BTreeMap<String, (u64, Option<u8>)>| list.get(id).map(|(at, _)| *at);
+        let times = |list: &BTreeMap<String, (u64, u8)>| list.get(id).map(|(at, _)| *at);
         let [due, leased, dead, done] = self.lists.each_ref().map(times);
         let flags = record.0[0];
         let (body, priority, result) = match (done, flags & 64) {

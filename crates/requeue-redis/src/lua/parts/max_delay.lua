@@ -1,0 +1,1 @@
+local MAX_DELAY = 316224000000

@@ -1,2 +1,0 @@
-return merge, add_level, need_level
-end
