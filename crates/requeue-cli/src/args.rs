@@ -129,7 +129,7 @@ pub(crate) enum CliCommand {
     Verify(disk::VerifyArgs),
     /// Copy a data directory
     Backup(disk::BackupArgs),
-    /// Create, update and check the tables in Postgres
+    /// Create and check the tables in Postgres
     Postgres(postgres::Args),
     /// Measure the throughput and latency of a store
     Bench(bench::Args),

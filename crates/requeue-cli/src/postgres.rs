@@ -1,4 +1,4 @@
-//! `postgres`: creates, updates and checks the tables in Postgres.
+//! `postgres`: creates and checks the tables in Postgres.
 
 use crate::error::{CliError, Exit, Result};
 use crate::output::{Output, count, escape};
@@ -10,9 +10,9 @@ use serde_json::json;
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true)]
 #[command(after_help = "\
-`requeue serve` creates and updates the tables itself, if its role may do so. If
-it may not, run `requeue postgres migrate` with a role that may, before each
-update, and start the servers with --postgres-no-migrate.
+`requeue serve` creates the tables itself, if its role may do so. If it may not,
+run `requeue postgres migrate` with a role that may, and start the servers with
+--postgres-no-migrate.
 
 If the URL contains a password, set REQUEUE_STORE to it and omit --store: other
 users of the machine can read command lines.
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum PostgresCommand {
-    /// Create the tables, or update them to this version of requeue
+    /// Create the tables
     #[command(after_help = "\
 Everything is created in the schema --postgres-schema NAME, in one transaction.
 Repeating the command changes nothing.

@@ -106,12 +106,12 @@ pub(crate) struct StoreArgs {
         long_help = "Do not use LISTEN and NOTIFY: jobs of other processes are found by polling"
     )]
     pub(crate) postgres_no_listen: bool,
-    /// Do not create or update the tables in Postgres
+    /// Do not create the tables in Postgres
     #[arg(
         long,
         global = true,
         hide_short_help = true,
-        long_help = "Do not create or update the tables in Postgres: fail if they are missing or too old"
+        long_help = "Do not create the tables in Postgres: fail if they are missing"
     )]
     pub(crate) postgres_no_migrate: bool,
 }
@@ -260,7 +260,7 @@ impl StoreArgs {
         Ok(PostgresStore::connect_with(url, options).await?)
     }
 
-    /// Creates or updates the tables in Postgres.
+    /// Creates the tables in Postgres.
     pub(crate) async fn migrate_postgres(&self, url: &str) -> Result<Migrated> {
         let mut options = self.postgres_options()?;
         options.response_timeout = LONG_STATEMENT;

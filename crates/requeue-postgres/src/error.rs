@@ -46,18 +46,17 @@ pub enum PostgresConnectError {
         /// What does not fit, and how to change it.
         reason: String,
     },
-    /// A newer version of requeue has changed the tables. Nothing was changed.
+    /// Another version of requeue has created the tables, or uses them in a way that this version does not know. Nothing was
+    /// changed.
     #[error(
-        "the schema {schema:?} on {address} has version {found}, but this version of requeue supports up to {known}: update requeue"
+        "the schema {schema:?} on {address} {found}: run the version that created it, or move its jobs with `requeue export` and `requeue import`"
     )]
-    Version {
+    Format {
         /// The servers that were tried.
         address: String,
         /// The schema.
         schema: String,
-        /// The version of its tables.
-        found: i32,
-        /// The latest version that is supported.
-        known: i32,
+        /// What was found: another format, or features that are not supported.
+        found: String,
     },
 }

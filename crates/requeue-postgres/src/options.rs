@@ -34,9 +34,8 @@ pub struct Options {
     /// How long a response may take. Default 30 s. After that the connection is closed, and a call that
     /// changes something fails with an unknown outcome.
     pub response_timeout: Duration,
-    /// Creates the schema and updates its tables when the store is opened. Default `true`. If `false`,
-    /// opening a store whose tables are missing or too old fails; a privileged role can create them
-    /// with `requeue postgres migrate`.
+    /// Creates the schema when the store is opened, if there is none. Default `true`. If `false`, opening a
+    /// store without tables fails; a privileged role can create them with `requeue postgres migrate`.
     pub migrate: bool,
     /// How often a process looks for jobs of other processes, while someone waits for jobs. Default 100 ms.
     pub poll_interval: Duration,

@@ -4,8 +4,8 @@ use crate::acks::Acks;
 use crate::database::{Database, Failure};
 use crate::error::PostgresConnectError;
 use crate::marks::Marks;
-use crate::migrations::{self, Migrated};
 use crate::options::Options;
+use crate::schema::{self, Migrated};
 use crate::statements::Statements;
 use crate::watch::{self, Watch};
 use requeue::Clock;
@@ -87,14 +87,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl PostgresStore {
-    /// Connects to the database at `url` with the default [`Options`], and creates or updates the tables.
+    /// Connects to the database at `url` with the default [`Options`], and creates the tables if there are none.
     ///
     /// The URL is `postgres://user:password@host:port/database`, with the parameters of libpq: several
     /// hosts, `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `target_session_attrs`, `application_name`,
     /// `options` and more. TLS is used if the server supports it, unless `sslmode` specifies otherwise.
     ///
     /// Fails with a [`PostgresConnectError`] if the URL is invalid, the server is not available or refuses
-    /// access, its version is too old, or its tables have a newer version.
+    /// access, its version is too old, or another version of requeue has created its tables.
     pub async fn connect(url: &str) -> Result<Self, PostgresConnectError> {
         PostgresStore::connect_with(url, Options::default()).await
     }
@@ -105,11 +105,11 @@ impl PostgresStore {
         PostgresStore::connect_at(url, options, None).await
     }
 
-    /// Creates the tables in the database at `url`, or updates them to this version of requeue, whether or
-    /// not [`Options::migrate`] is set. Several processes may do so at the same time.
+    /// Creates the tables in the database at `url` if there are none, whether or not [`Options::migrate`] is
+    /// set. Several processes may do so at the same time.
     ///
     /// For deployments whose processes use a role that may not create tables, and therefore connect
-    /// without [`Options::migrate`]: a privileged role calls this before each update.
+    /// without [`Options::migrate`]: a privileged role calls this first.
     /// `requeue postgres migrate` is the same on the command line.
     ///
     /// Returns the version of the tables before and after. Fails like [`connect`](Self::connect).
@@ -131,7 +131,7 @@ impl PostgresStore {
         options.migrate = true;
         let database = Arc::new(Database::open(url, options)?);
         let (migrating, address) = (database.clone(), database.address.clone());
-        let migrated = database.spawn(async move { migrations::migrate(&migrating).await });
+        let migrated = database.spawn(async move { schema::open(&migrating).await });
         migrated.await.unwrap_or_else(|error| {
             Err(PostgresConnectError::Unavailable { address, reason: error.to_string() })
         })
@@ -161,8 +161,7 @@ impl PostgresStore {
         });
         let opening = shared.clone();
         let address = shared.database.address.clone();
-        let opened =
-            shared.database.spawn(async move { migrations::migrate(&opening.database).await });
+        let opened = shared.database.spawn(async move { schema::open(&opening.database).await });
         opened.await.map_err(|error| PostgresConnectError::Unavailable {
             address,
             reason: error.to_string(),

@@ -40,7 +40,7 @@ fn a_role_without_privileges_cannot_take_a_lock_that_the_store_needs() {
 
     let kinds = server.query(&format!("select string_agg(kind_id::text, ',') from {schema}.kind"));
     stranger.run("begin");
-    for table in ["job", "kind", "total", "delta", "cluster", "migration"] {
+    for table in ["job", "kind", "total", "delta", "cluster", "format"] {
         stranger.run(&format!(
             "select pg_advisory_lock('{schema}.{table}'::regclass::oid::int, n) from unnest(array[0, {kinds}]) n"
         ));

@@ -1,4 +1,4 @@
-//! Opening a store: creating and updating its tables, and clear errors if it cannot be used.
+//! Opening a store: creating its tables, and clear errors if it cannot be used.
 
 use crate::support::{
     LONG, SERVER, claimed, connect, fresh, ids, is_whole, kind, put, put_all, settle,
@@ -28,22 +28,30 @@ fn processes_that_start_at_the_same_time_create_the_tables_once() {
                 (0..8).map(|_| scope.spawn(|| connect(&url, options.clone()))).collect();
             starts.into_iter().map(|start| start.join().expect("it connects")).collect()
         });
-        let applied = server.query(&format!("select count(*) from {}.migration", options.schema));
-        let files = server.query(&format!("select max(version) from {}.migration", options.schema));
-        assert_eq!(applied, files);
+        let format = server.query(&format!("select * from {}.format", options.schema));
+        assert_eq!(format, "1|{}");
         put_all(&stores[0], vec![put("a")]);
         assert_eq!(ids(&stores[7]), ["a"]);
     }
 }
 
 #[test]
-fn tables_of_a_newer_version_are_refused_and_not_changed() {
+fn another_format_unknown_features_and_tables_without_a_format_are_refused_by_name() {
     let options = fresh();
+    let schema = options.schema.clone();
     drop(connect(&SERVER.url(), options.clone()));
-    SERVER.query(&format!("insert into {}.migration (version) values (99)", options.schema));
-    let error = refused(&SERVER.url(), options.clone());
-    assert!(matches!(error, PostgresConnectError::Version { found: 99, .. }), "{error}");
-    assert!(error.to_string().contains("update requeue"), "{error}");
+    for (change, found) in [
+        ("update S.format set version = 99", "has format 99"),
+        ("update S.format set version = 1, features = '{groups,holds}'", "support: groups, holds"),
+        ("drop table S.format", "has a table job, but no table format"),
+    ] {
+        SERVER.query(&change.replace("S.", &format!("{schema}.")));
+        let error = refused(&SERVER.url(), options.clone());
+        assert!(matches!(error, PostgresConnectError::Format { .. }), "{error}");
+        assert!(error.to_string().contains(found), "{error}");
+    }
+    let tables = format!("select count(*) from pg_tables where schemaname = '{schema}'");
+    assert_eq!(SERVER.query(&tables), "8", "nothing was created");
 }
 
 #[test]

@@ -3,11 +3,13 @@
 -- Times are milliseconds since 1970, by the clock of the server. Texts that may contain a NUL character, which
 -- Postgres cannot store, are escaped: U+0000 is U+0001 U+0001, and U+0001 is U+0001 U+0002. This keeps their order.
 
--- One row per migration that was applied.
-create table requeue.migration (
-  version int primary key,
-  applied_at timestamptz not null default now()
+-- One row. A program refuses a version that is not its own, and features that it does not know. A feature is added when it is
+-- first used.
+create table requeue.format (
+  version int not null,
+  features text[] not null default '{}'
 );
+insert into requeue.format (version) values (1);
 
 -- The cluster of servers that the tables are in. If it changes, because a dump was restored elsewhere, counts are made anew:
 -- transaction ids of another cluster mean nothing here.

@@ -1,0 +1,196 @@
+-- Puts.
+
+-- Puts jobs of one kind. The ids are distinct. Arrays that are null have only default values.
+--
+-- Outcome: 0 created, 1 updated, 2 kept, 3 coalesced, 4 revived; not done: 5 exists, 6 has another generation (that of
+-- the job, or null if it is absent), 7 the numbers of the kind are near their limit, 8 due too late (the delay).
+create function requeue._put(of_test bigint, of_kind int, ids text[], bodies bytea[], content_types text[],
+  delays bigint[], dues bigint[], priorities smallint[],
+  -- 0 replace, 1 earliest, 2 keep, 3 debounce
+  modes smallint[], max_waits bigint[],
+  -- 0 none, 1 if absent, 2 if new, 3 if generation
+  conditions smallint[], expected bigint[])
+returns table (job_id text, outcome smallint, generation bigint) language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+declare
+  now bigint := requeue._now(of_test);
+  longest constant bigint := 316224000000;
+  k requeue.kind;
+  j requeue.job;
+  p record;
+  made bigint := 0; revived bigint := 0; replaced bigint := 0; highest bigint := 0;
+  numbers bigint[];
+  began pg_snapshot;
+  newest bigint; fresh bigint; base bigint; new_due bigint; new_number bigint; rank smallint;
+begin
+  if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
+  select * into strict k from requeue.kind where kind_id = of_kind for key share;
+  if k.is_near_limit then
+    return query select u, 7::smallint, 0::bigint from unnest(ids) u;
+    return;
+  end if;
+
+  -- In the order of the entries. A put that then waits for another transaction may take a later number, below.
+  began := pg_current_snapshot();
+  numbers := array(select nextval('requeue.number') from generate_series(1, cardinality(ids)));
+
+  -- Most puts create jobs. Rows are locked in the order of ids, here and below, so that no two calls wait for each other.
+  insert into requeue.job (kind_id, list, priority, at, place, due, generation, created_at, updated_at, id, content_type, body)
+  select of_kind, s.priority, s.priority, s.due, s.number, s.due, k.generation_offset + s.number, now, now, s.id, s.type, s.body
+  from (
+    select v.id, v.body, v.type, v.number, coalesce(v.priority, 0::smallint) as priority,
+      least(case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end,
+        case when v.mode = 3 then now + v.wait else 9223372036854775807 end) as due
+    from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions)
+      v (id, body, number, type, delay, due, priority, mode, wait, condition)
+    where v.condition is distinct from 3 and coalesce(v.delay, 0) <= longest and coalesce(v.due, 0) - now <= longest
+    order by v.id
+  ) s
+  on conflict (kind_id, id) do nothing;
+  get diagnostics made = row_count;
+
+  -- While this waited, a job may have been put with a later number, and removed. Then the new jobs get even later ones: no other
+  -- put of them can come in between now. Their places stay as they are.
+  if made > 0 and requeue._removed_since(of_kind, k.generation_offset + numbers[1], began) then
+    for n in 1..cardinality(ids) loop
+      new_number := nextval('requeue.number');
+      update requeue.job t set generation = k.generation_offset + new_number
+      where t.kind_id = of_kind and t.id = ids[n] and t.generation = k.generation_offset + numbers[n];
+      if found then numbers[n] := new_number; end if;
+    end loop;
+  end if;
+  if made = cardinality(ids) then
+    highest := k.generation_offset + numbers[made];
+    return query select u.id, 0::smallint, k.generation_offset + u.number from unnest(ids, numbers) u (id, number);
+  end if;
+
+  if made < cardinality(ids) then
+    <<each>>
+    for p in
+      select v.id, v.body, v.number, v.type, coalesce(v.priority, 0::smallint) as priority, coalesce(v.mode, 0) as mode, v.wait,
+        coalesce(v.condition, 0) as condition, v.expected,
+        case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end as due
+      from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions, _put.expected)
+        v (id, body, number, type, delay, due, priority, mode, wait, condition, expected)
+      order by v.id
+    loop
+      if p.due - now > longest then
+        return query select p.id::text, 8::smallint, (p.due - now)::bigint;
+        continue each;
+      end if;
+      loop
+        select * into j from requeue.job t where t.kind_id = of_kind and t.id = p.id for update;
+        -- It was created above.
+        if j.generation = k.generation_offset + p.number then
+          highest := greatest(highest, j.generation);
+          return query select p.id::text, 0::smallint, j.generation;
+          continue each;
+        end if;
+        exit when found;
+        if p.condition = 3 then
+          return query select p.id::text, 6::smallint, null::bigint;
+          continue each;
+        end if;
+        -- It was removed since the statement above has seen it, perhaps with a later number. To create it could mean to wait for
+        -- another put of it, which may wait for a job that this one has locked: a batch begins again.
+        if cardinality(ids) > 1 then
+          raise exception using message = 'put: a job was removed concurrently', errcode = 'serialization_failure';
+        end if;
+        new_number := nextval('requeue.number');
+        new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
+        insert into requeue.job (kind_id, list, priority, at, place, due, generation, created_at, updated_at, id, content_type, body)
+        values (of_kind, p.priority, p.priority, new_due, new_number, new_due, k.generation_offset + new_number, now, now, p.id, p.type, p.body)
+        on conflict do nothing;
+        if found then
+          made := made + 1;
+          highest := greatest(highest, k.generation_offset + new_number);
+          return query select p.id::text, 0::smallint, k.generation_offset + new_number;
+          continue each;
+        end if;
+      end loop;
+
+      newest := coalesce(j.next_generation, j.generation);
+      if j.list = 21 then
+        -- A done job counts as absent, except for the condition "if new".
+        if p.condition = 2 then
+          return query select p.id::text, 5::smallint, newest;
+          continue each;
+        elsif p.condition = 3 then
+          return query select p.id::text, 6::smallint, null::bigint;
+          continue each;
+        end if;
+      elsif p.condition in (1, 2) then
+        return query select p.id::text, 5::smallint, newest;
+        continue each;
+      elsif p.condition = 3 and p.expected <> newest then
+        return query select p.id::text, 6::smallint, newest;
+        continue each;
+      elsif p.mode = 2 and not (j.list between 10 and 19 and j.next_generation is null) then
+        return query select p.id::text, 2::smallint, newest;
+        continue each;
+      end if;
+
+      -- Generations of a job rise: another transaction may have put it since the numbers were taken.
+      new_number := p.number;
+      if k.generation_offset + new_number <= newest or requeue._removed_since(of_kind, k.generation_offset + new_number, began) then
+        new_number := nextval('requeue.number');
+      end if;
+      fresh := k.generation_offset + new_number;
+      highest := greatest(highest, fresh);
+      base := case when j.first_put_at is null then j.created_at when j.first_put_at = 0 then now else j.first_put_at end;
+      if j.list = 21 then
+        new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
+        update requeue.job t set list = p.priority, priority = p.priority, at = new_due, place = new_number, due = new_due,
+          generation = fresh, created_at = now, updated_at = now, attempts = 0, deaths = 0, floor = null, first_put_at = null,
+          claimed_at = null, worker = null, content_type = p.type, failures = null, body = p.body, result = null
+        where t.kind_id = of_kind and t.id = p.id;
+        replaced := replaced + 1;
+        return query select p.id::text, 0::smallint, fresh;
+      elsif j.list = 20 then
+        new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
+        update requeue.job t set list = p.priority, priority = p.priority, at = new_due, place = new_number, due = new_due,
+          generation = fresh, updated_at = now, attempts = 0, floor = null, first_put_at = now, content_type = p.type, body = p.body
+        where t.kind_id = of_kind and t.id = p.id;
+        revived := revived + 1;
+        return query select p.id::text, 4::smallint, fresh;
+      elsif j.list >= 10 then
+        -- A put after a cancel is a new job, with its own count for debounce.
+        new_due := case p.mode
+          when 1 then least(j.next_due, p.due)
+          when 3 then least(p.due, greatest(case when j.cancelled then coalesce(j.next_put_at, now) else base end + p.wait, now))
+          else p.due end;
+        rank := case when p.mode = 1 then greatest(j.next_priority, p.priority) else p.priority end;
+        update requeue.job t set next_generation = fresh, next_due = new_due, next_put_at = coalesce(j.next_put_at, now),
+          next_priority = rank, next_content_type = p.type, next_body = p.body, updated_at = now,
+          first_put_at = case when j.first_put_at = 0 and j.cancelled is null then now else j.first_put_at end
+        where t.kind_id = of_kind and t.id = p.id;
+        return query select p.id::text, 3::smallint, fresh;
+      else
+        new_due := case p.mode
+          when 1 then least(j.due, p.due)
+          when 3 then least(p.due, greatest(base + p.wait, now))
+          else p.due end;
+        new_due := greatest(new_due, j.floor);
+        -- A ready job that is put due now keeps its place.
+        if new_due = j.due or (new_due <= now and j.due <= now) then
+          new_due := j.due;
+          new_number := j.place;
+        else
+          new_due := greatest(new_due, now);
+        end if;
+        rank := case when p.mode = 1 then greatest(j.priority, p.priority) else p.priority end;
+        update requeue.job t set list = rank, priority = rank, at = new_due, place = new_number, due = new_due,
+          generation = fresh, updated_at = now, first_put_at = case when j.first_put_at = 0 then now else j.first_put_at end,
+          content_type = p.type, body = p.body
+        where t.kind_id = of_kind and t.id = p.id;
+        return query select p.id::text, 1::smallint, fresh;
+      end if;
+    end loop;
+  end if;
+
+  if made + revived + replaced > 0 or highest > 0 then
+    insert into requeue.delta (kind_id, pending, dead, done, generation)
+    values (of_kind, made + revived + replaced, -revived, -replaced, greatest(highest, 0));
+  end if;
+end $$;
