@@ -57,6 +57,53 @@ func TestARepetitionThatWasNotDoneDoesNotHideAnUnknownOutcome(t *testing.T) {
 	}
 }
 
+// A repeated request is rejected because of what happened since the first one, whose effect nobody knows.
+func TestARepetitionThatIsRejectedDoesNotHideAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	direct, kind := newClient(t), newKind(t)
+	path := "/v1/kinds/" + kind + "/jobs/a"
+	_, err := direct.Put(ctx, requeue.PutJob{Kind: kind, ID: "a", Delay: time.Hour})
+	check(t, err)
+	faults := on(path, loseResponse)
+	proxy := startProxy(t, shared.url, func(r *http.Request) fault {
+		fault := faults(r)
+		if fault == pass && r.Method == http.MethodPatch {
+			// The first request has made the job due, and a worker runs it.
+			claimed, err := direct.Claim(ctx, requeue.Claim{Kinds: []string{kind}})
+			check(t, err)
+			_, err = direct.Ack(ctx, claimed.Jobs[0])
+			check(t, err)
+		}
+		return fault
+	})
+	client := newClient(t, requeue.WithServer(proxy.url))
+	_, err = client.Reschedule(ctx, kind, "a", requeue.Reschedule{Delay: requeue.Set(time.Duration(0))})
+	if !errors.Is(err, requeue.ErrOutcomeUnknown) || errors.Is(err, requeue.ErrAbsent) || proxy.count(path) != 2 {
+		t.Errorf("the error is %v after %d requests", err, proxy.count(path))
+	}
+	if _, err = client.Get(ctx, kind, "a"); !errors.Is(err, requeue.ErrAbsent) {
+		t.Errorf("get: the error is %v", err)
+	}
+}
+
+func TestARepeatedAckThatIsRejectedIsUnknownAndARepeatedReadIsNot(t *testing.T) {
+	t.Parallel()
+	direct, kind := newClient(t), newKind(t)
+	put(t, direct, kind, "a", nil)
+	claimed, err := direct.Claim(ctx, requeue.Claim{Kinds: []string{kind}})
+	check(t, err)
+	lossy := newClient(t, requeue.WithServer(startProxy(t, shared.url, on("/v1/settle", loseResponse)).url))
+	_, err = lossy.Ack(ctx, claimed.Jobs[0])
+	if !errors.Is(err, requeue.ErrOutcomeUnknown) || errors.Is(err, requeue.ErrLeaseLost) {
+		t.Errorf("the error is %v", err)
+	}
+	path := "/v1/kinds/" + kind + "/jobs/a"
+	lossy = newClient(t, requeue.WithServer(startProxy(t, shared.url, on(path, loseResponse)).url))
+	if _, err = lossy.Get(ctx, kind, "a"); !errors.Is(err, requeue.ErrAbsent) {
+		t.Errorf("get: the error is %v", err)
+	}
+}
+
 func TestARequestIsNotRepeatedBeforeTheTimeInRetryAfter(t *testing.T) {
 	t.Parallel()
 	proxy := startProxy(t, shared.url, on("/v1/stats", respondBusyForAnHour))

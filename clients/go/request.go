@@ -31,8 +31,9 @@ type request struct {
 }
 
 // do sends a request, repeats it as its class permits, and decodes the response into result, unless
-// that is nil. If the outcome of an attempt is unknown, a later one that was not done does not change
-// that, so the error is that of the former.
+// that is nil. A result with a method failure contains the problem of its only entry. If the outcome of an attempt is unknown, a later one that was not done, or was rejected,
+// does not change that: the job that is absent now may have been rescheduled before. So the error is
+// that of the former.
 func (c *Client) do(ctx context.Context, r request, result any) error {
 	if r.path.err != nil {
 		return r.path.err
@@ -48,6 +49,9 @@ func (c *Client) do(ctx context.Context, r request, result any) error {
 		isUnknown := errors.Is(err, ErrOutcomeUnknown)
 		again := errors.Is(err, ErrNotDone) || (r.repeatable && isUnknown)
 		if !again {
+			if err != nil && unknown != nil && r.method != http.MethodGet {
+				return fmt.Errorf("%w; it was repeated, and then rejected: %v", unknown, err)
+			}
 			return err
 		}
 		if isUnknown {
@@ -153,6 +157,9 @@ func (c *Client) attempt(ctx context.Context, r request, body []byte, result any
 	}
 	if err != nil {
 		return &connectionError{ErrOutcomeUnknown, "cannot read the response of " + c.server, orCause(ctx, err)}
+	}
+	if failing, ok := result.(interface{ failure() error }); ok {
+		return failing.failure()
 	}
 	return nil
 }

@@ -73,21 +73,29 @@ type SettleResult struct {
 // Settle settles up to 1000 leases, in order and independently of each other. It returns one result
 // per settlement, with an error in Err if that one failed. An error of Settle itself applies to all.
 //
-// Settlements are repeated if the outcome is unknown. [ErrLeaseLost] may then mean that the first
-// request was done. In any case there is nothing left to do.
+// Settlements are repeated if the outcome is unknown. [ErrLeaseLost] of an entry may then mean that the
+// first request was done. In any case there is nothing left to do.
 func (c *Client) Settle(ctx context.Context, settlements []Settlement) ([]SettleResult, error) {
+	request, err := settleRequest(settlements)
+	if err != nil {
+		return nil, err
+	}
+	return batch[settleEntry](ctx, c, request, len(settlements))
+}
+
+func settleRequest(settlements []Settlement) (request, error) {
 	leases := make([]wireSettlement, len(settlements))
 	for i, settlement := range settlements {
 		if job := settlement.Job; job == nil {
-			return nil, invalid(fmt.Sprintf("leases[%d].job", i), "it is nil")
+			return request{}, invalid(fmt.Sprintf("leases[%d].job", i), "it is nil")
 		} else if job.Receipt == "" {
-			return nil, invalid(fmt.Sprintf("leases[%d].receipt", i), "it is empty: the job was not claimed")
+			return request{}, invalid(fmt.Sprintf("leases[%d].receipt", i), "it is empty: the job was not claimed")
 		}
 		leases[i] = settlement.toWire()
 	}
-	return batch[settleEntry](ctx, c, request{
+	return request{
 		method: http.MethodPost, path: path("settle"), body: map[string]any{"leases": leases}, repeatable: true,
-	}, len(leases))
+	}, nil
 }
 
 // Ack reports that a job is done. The result that [Job.SetResult] has set is kept if the kind keeps
@@ -132,11 +140,28 @@ func (c *Client) Extend(ctx context.Context, job *Job, lease time.Duration) (Set
 }
 
 func (c *Client) settleOne(ctx context.Context, settlement Settlement) (SettleResult, error) {
-	results, err := c.Settle(ctx, []Settlement{settlement})
+	request, err := settleRequest([]Settlement{settlement})
 	if err != nil {
 		return SettleResult{}, err
 	}
-	return results[0], results[0].Err
+	var only onlySettlement
+	if err := c.do(ctx, request, &only); err != nil {
+		return SettleResult{}, err
+	}
+	return only.Results[0].SettleResult, nil
+}
+
+// onlySettlement is the response to a request with one settlement.
+type onlySettlement struct {
+	Results []settleEntry `json:"results"`
+}
+
+// failure returns the problem of the settlement, or nil.
+func (s *onlySettlement) failure() error {
+	if len(s.Results) != 1 {
+		return fmt.Errorf("%w: the response has %d results for one settlement", ErrOutcomeUnknown, len(s.Results))
+	}
+	return s.Results[0].result().Err
 }
 
 // wireSettlement is a settlement in a request.

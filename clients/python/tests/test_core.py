@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from requeue_client import (
+    Absent,
     ConnectionFailed,
     Invalid,
     NotDone,
@@ -41,8 +42,17 @@ def test_an_unknown_outcome_is_not_hidden_by_a_repetition_that_was_not_done() ->
     assert repetition.pause(unknown, True, now=0) is not None
     assert repetition.pause(not_done, True, now=10) is None
     assert repetition.failure(not_done) is unknown
-    rejected = Invalid({})
+
+
+def test_an_unknown_outcome_is_not_hidden_by_a_repetition_that_was_rejected() -> None:
+    repetition, unknown, rejected = Repetition(10, now=0), OutcomeUnknown(), Absent({})
     assert repetition.failure(rejected) is rejected
+    assert repetition.pause(unknown, True, now=0) is not None
+    assert repetition.pause(rejected, True, now=0) is None
+    assert repetition.failure(rejected) is unknown
+    assert unknown.__cause__ is rejected
+    # A job that cannot be read is absent, whatever became of the first attempt to read it.
+    assert repetition.failure(rejected, changes=False) is rejected
 
 
 def test_retry_after_is_the_least_pause() -> None:

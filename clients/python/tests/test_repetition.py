@@ -21,6 +21,7 @@ from requeue_client import (
     LeaseLost,
     NotDone,
     OutcomeUnknown,
+    Problem,
     Put,
     ResponseLost,
     Unauthorized,
@@ -101,6 +102,40 @@ def test_a_settlement_is_repeated_and_then_reports_the_lost_lease(
         (result,) = through_proxy.settle([Ack(job)])
     repairing.join()
     assert isinstance(result, LeaseLost)
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        # The first request has made the job due, and a worker has run it.
+        (lambda c: c.reschedule("mail", "a", delay="0s"), "absent"),
+        (lambda c: c.reschedule("mail", "a", delay="0s"), "done"),
+        (lambda c: c.change_schedule("mail", "s", {"paused": True}), "absent"),
+        (lambda c: c.put("mail", "a"), "unauthorized"),
+        (lambda c: c.ack("receipt"), "lease-lost"),
+    ],
+)
+def test_a_repeated_request_that_is_rejected_is_unknown(
+    call: Callable[[Client], Any], problem: str
+) -> None:
+    details = {"type": f"/v1/problems/{problem}", "title": problem, "status": 409, "detail": "no"}
+    response = httpx.Response(409, json=details)
+    if problem == "lease-lost":
+        response = httpx.Response(200, json={"results": [{"error": details}]})
+    attempts: list[httpx.Request] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        attempts.append(request)
+        if len(attempts) == 1:
+            raise httpx.ReadError("the connection was closed")
+        return response
+
+    transport = httpx.MockTransport(respond)
+    with Client("http://server", transport=transport) as client:
+        with pytest.raises(OutcomeUnknown) as caught:
+            call(client)
+        assert isinstance(caught.value.__cause__, Problem)
+        assert caught.value.__cause__.name == problem
 
 
 def test_a_timeout_is_unknown(proxy: Proxy, kind: str) -> None:

@@ -373,7 +373,10 @@ export class Client<Kinds extends object = AnyKinds> {
     return this.#settleOne("extend", receipt, options, ["lease"]);
   }
 
-  /** Settles or extends up to 1000 leases in one request. Returns one result each, which may be a `ProblemError`. */
+  /**
+   * Settles or extends up to 1000 leases in one request. Returns one result each, which may be a `ProblemError`. The
+   * request is repeated if its outcome is unknown; `lease-lost` may then mean that the first one has settled the job.
+   */
   async settle(settlements: readonly Settlement[], options: CallOptions = {}): Promise<(Settled | ProblemError)[]> {
     const leases = checkList("settlements", settlements, "objects").map((settlement, n) =>
       settlementToWire(this.codec, `settlements[${n}]`, settlement),

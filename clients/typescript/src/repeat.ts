@@ -1,6 +1,6 @@
 /** Repeats what failed, with increasing pauses. */
 
-import { ProblemError, RequeueError } from "./errors.js";
+import { ConnectionError, ProblemError, RequeueError } from "./errors.js";
 
 const FIRST_PAUSE_MS = 100;
 
@@ -9,11 +9,13 @@ const FIRST_PAUSE_MS = 100;
  * is repeated only if that is `harmless`.
  *
  * Throws the last error. If the outcome of any call is unknown, it throws that error instead of one that says
- * that nothing was done.
+ * that nothing was done: the job that is absent now may have been rescheduled before. If the call `changes` nothing,
+ * a rejection is the outcome.
  */
 export async function repeat<T>(
   send: () => Promise<T>,
   harmless: boolean,
+  changes: boolean,
   retryForMs: number,
   signal: AbortSignal | undefined,
 ): Promise<T> {
@@ -23,7 +25,11 @@ export async function repeat<T>(
     try {
       return await send();
     } catch (error) {
-      if (!(error instanceof RequeueError) || error.outcome === "rejected") throw error;
+      if (!(error instanceof RequeueError)) throw error;
+      if (error.outcome === "rejected") {
+        if (unknown === undefined || !changes) throw error;
+        throw new ConnectionError(`${unknown.message}; repeated, and then rejected: ${error.message}`, "unknown", error);
+      }
       if (error.outcome === "unknown") unknown = error;
       if (unknown && !harmless) throw unknown;
       const pause = pauseMs(tries, error);

@@ -68,7 +68,7 @@ export class Transport {
         throw new ConnectionError(what, "unknown", error);
       }
     };
-    return repeat(send, request.harmless, retryForMs, signal);
+    return repeat(send, request.harmless, request.method !== "GET", retryForMs, signal);
   }
 
   async #send(request: Request<unknown>, timeoutMs: number, signal: AbortSignal | undefined): Promise<unknown> {

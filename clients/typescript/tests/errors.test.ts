@@ -204,8 +204,37 @@ describe("requests", () => {
     proxy.loseResponses(/^POST/, 1);
     assert.equal((await lossy.extend(jobs[0]!.receipt)).result, "extended");
     proxy.loseResponses(/^POST/, 1);
-    await assert.rejects(lossy.ack(jobs[0]!.receipt), { problem: "lease-lost" });
+    const ack = await failure(lossy.ack(jobs[0]!.receipt));
+    assert.deepEqual([ack.outcome, (ack.cause as ProblemError).problem], ["unknown", "lease-lost"]);
     assert.equal(proxy.lost, 10);
+  });
+
+  test("that are rejected when they are repeated are unknown, except reads", async (t) => {
+    let problem = "";
+    let requests = 0;
+    const url = await fakeServer(t, (request, response) => {
+      request.resume();
+      requests += 1;
+      if (requests % 2 === 1) return request.socket.destroy();
+      response.writeHead(409, { "content-type": "application/problem+json" });
+      return response.end(JSON.stringify({ type: `/v1/problems/${problem}`, title: problem, status: 409, detail: "no" }));
+    });
+    const lossy = new Client({ server: url });
+    for (const [name, call] of [
+      // The first request has made the job due, and a worker has run it.
+      ["absent", () => lossy.reschedule("kind", "1", { delay: "0s" })],
+      ["done", () => lossy.reschedule("kind", "1", { delay: "0s" })],
+      ["absent", () => lossy.changeSchedule("kind", "s", { paused: true })],
+      ["forbidden", () => lossy.put("kind", "1", null)],
+    ] as const) {
+      problem = name;
+      const error = await failure(call());
+      assert.deepEqual([error.outcome, (error.cause as ProblemError).problem], ["unknown", name]);
+      assert.match(error.message, /, which may have been done: .*; repeated, and then rejected: no$/);
+    }
+    problem = "absent";
+    assert.equal((await failure(lossy.get("kind", "1"))).outcome, "rejected");
+    assert.equal(requests, 10);
   });
 
   test("that were not done are repeated after Retry-After", async (t) => {

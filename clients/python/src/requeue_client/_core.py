@@ -56,6 +56,11 @@ class Call(Generic[T]):
         """What the request is called in errors."""
         return f"{self.method} {self.path}"
 
+    @property
+    def changes(self) -> bool:
+        """Whether the request may change something."""
+        return self.method != "GET"
+
     def request(self, server: str, headers: httpx.Headers, timeout: httpx.Timeout) -> httpx.Request:
         """Returns the request. A client's `build_request` would merge defaults that are not set."""
         return httpx.Request(
@@ -98,12 +103,18 @@ class Repetition:
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         return None if now + pause > self._ends_at else pause
 
-    def failure(self, last: RequeueError) -> RequeueError:
+    def failure(self, last: RequeueError, changes: bool = True) -> RequeueError:
         """Returns the error of the request, whose last attempt failed with `last`.
 
-        If the outcome of an earlier attempt is unknown, it still is after one that was not done.
+        If the outcome of an earlier attempt is unknown, it still is after one that was not done or
+        was rejected: the job that is absent now may have been rescheduled before. Of a request that
+        `changes` nothing, a rejection is the outcome.
         """
-        return self._unknown or last if isinstance(last, NotDone) else last
+        is_rejection = not isinstance(last, (NotDone, OutcomeUnknown))
+        if self._unknown is None or self._unknown is last or (is_rejection and not changes):
+            return last
+        self._unknown.__cause__ = last
+        return self._unknown
 
 
 def transport_error(error: httpx.HTTPError, server: str, request: str) -> RequeueError:

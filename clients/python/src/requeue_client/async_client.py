@@ -508,7 +508,11 @@ class AsyncClient:
         return await self._settle_one(Extend(job, lease))
 
     async def settle(self, settlements: Iterable[Settlement]) -> SettleResults:
-        """Settles up to 1000 leases. Returns a result or a `Problem` for each of them."""
+        """Settles up to 1000 leases. Returns a result or a `Problem` for each of them.
+
+        The request is repeated if its outcome is unknown. `LeaseLost` may then mean that the first
+        one has settled the job.
+        """
         leases = [settle_fields(settlement, self._codec) for settlement in settlements]
         return await self._send(
             Call("POST", path("settle"), self._entries(SettleDone), json={"leases": leases})
@@ -723,7 +727,7 @@ class AsyncClient:
                 error = failure
             pause = repetition.pause(error, call.repeat, time.monotonic())
             if pause is None:
-                raise repetition.failure(error)
+                raise repetition.failure(error, call.changes)
             await asyncio.sleep(pause)
 
     async def _exchange(self, request: httpx.Request) -> httpx.Response:

@@ -506,7 +506,11 @@ class Client:
         return self._settle_one(Extend(job, lease))
 
     def settle(self, settlements: Iterable[Settlement]) -> SettleResults:
-        """Settles up to 1000 leases. Returns a result or a `Problem` for each of them."""
+        """Settles up to 1000 leases. Returns a result or a `Problem` for each of them.
+
+        The request is repeated if its outcome is unknown. `LeaseLost` may then mean that the first
+        one has settled the job.
+        """
         leases = [settle_fields(settlement, self._codec) for settlement in settlements]
         return self._send(
             Call("POST", path("settle"), self._entries(SettleDone), json={"leases": leases})
@@ -721,7 +725,7 @@ class Client:
                 error = failure
             pause = repetition.pause(error, call.repeat, time.monotonic())
             if pause is None:
-                raise repetition.failure(error)
+                raise repetition.failure(error, call.changes)
             time.sleep(pause)
 
     def _exchange(self, request: httpx.Request) -> httpx.Response:
