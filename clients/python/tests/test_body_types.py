@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -156,6 +156,30 @@ def test_a_value_that_does_not_fit_is_named_with_its_place(
 
 
 @dataclass
+class Computed:
+    """What `__init__` does not take can be of any type: it is not in the body."""
+
+    name: str
+    cache: bytes = field(default=b"", init=False)
+    loud: InitVar[bool] = False
+
+    def __post_init__(self, loud: bool) -> None:
+        self.cache = self.name.encode()
+
+
+def test_fields_that_init_does_not_take_are_not_read() -> None:
+    check_type(list[Computed])
+    (computed,) = reader(list[Computed])([{"name": "a", "cache": "ignored", "loud": True}])
+    assert (computed.name, computed.cache) == ("a", b"a")
+
+
+@dataclass
+class NeedsMore:
+    name: str
+    database: InitVar[object]
+
+
+@dataclass
 class Unreadable:
     callback: object
     items: list[bytes]
@@ -167,6 +191,8 @@ class Unreadable:
         (bytes, "bodies cannot be read as bytes"),
         (timedelta, "bodies cannot be read as timedelta"),
         (dict[int, str], r"bodies cannot be read as dict\[int, str\]"),
+        (NeedsMore, "NeedsMore.database has no default, and a body does not contain it"),
+        (list[NeedsMore], "NeedsMore.database has no default"),
         (Unreadable, "Unreadable.items: bodies cannot be read as bytes"),
         ("Order", "bodies cannot be read as Order"),
         (42, "bodies cannot be read as 42"),

@@ -227,6 +227,11 @@ def check_type(hint: Any) -> None:
             return
         seen.add(hint)
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            if extra := _required_beside_fields(hint):
+                raise TypeError(
+                    f"{describe(hint)}.{extra} has no default, and a body does not contain it: it "
+                    "is not a field but an InitVar or another parameter of __init__"
+                )
             for name, inner in typing.get_type_hints(hint).items():
                 if name in {field.name for field in dataclasses.fields(hint) if field.init}:
                     try:
@@ -241,10 +246,20 @@ def check_type(hint: Any) -> None:
     check(hint)
 
 
+def _required_beside_fields(cls: type) -> str | None:
+    """Returns a parameter that must be passed to a dataclass, and that is not one of its fields."""
+    fields = {field.name for field in dataclasses.fields(cast("Any", cls)) if field.init}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        has_value = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if parameter.default is parameter.empty and not has_value and name not in fields:
+            return name
+    return None
+
+
 def _field_readers(cls: Any) -> dict[str, Read]:
     # Not before the first value: a dataclass may contain itself.
     hints = typing.get_type_hints(cls)
-    return {field.name: reader(hints[field.name]) for field in dataclasses.fields(cls)}
+    return {f.name: reader(hints[f.name]) for f in dataclasses.fields(cls) if f.init}
 
 
 def _generic(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Read:
