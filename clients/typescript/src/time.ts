@@ -70,23 +70,16 @@ export function checkTime(field: string, time: Time): string {
 /** Jobs per time: `"10/s"`, or with a longer time `"100/1m"` or `"5/30s"`. */
 export type RateText = `${number}/${string}`;
 
-const RATE = /^\s*(\d+)\s*\/\s*(\d*)\s*([a-z]+)\s*$/;
-const RATE_UNITS: Record<string, string> = {
-  sec: "s",
-  second: "s",
-  min: "m",
-  minute: "m",
-  hour: "h",
-  day: "d",
-  week: "w",
-};
+const RATE = /^\s*(\d+)\s*\/\s*(.*?)\s*$/;
+/** What the server reads as a duration, also in ISO 8601. */
+const PER =
+  /^(?:P[\dTWDHMS.]+|(?:\d+(?:\.\d+)?\s*(?:w|wks?|weeks?|d|days?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?|m(?:illi)?s(?:ec(?:ond)?s?)?|millis?)\s*)+)$/i;
 
 /** @internal Returns a rate as the API expects it, or throws a TypeError that names the field. */
 export function checkRate(field: string, text: string): { jobs: number; per: string } {
-  const [, jobs, count, unit = ""] = RATE.exec(text) ?? [];
-  // `minutes` is `minute`, but `ms` is not `m`.
-  const per = `${count || 1}${RATE_UNITS[unit.replace(/(?<=..)s$/, "")] ?? unit}`;
-  if (jobs !== undefined && DURATION.test(per)) return { jobs: Number(jobs), per };
+  const [, jobs, span = ""] = RATE.exec(text) ?? [];
+  const per = /^[\dP]/.test(span) ? span : `1${span}`;
+  if (jobs !== undefined && PER.test(per)) return { jobs: Number(jobs), per };
   throw new TypeError(
     `${field} is ${show(text)}, which is not a rate; write jobs per time, such as "10/s" or "100/1m"`,
   );

@@ -332,6 +332,11 @@ describe("a client", () => {
       timeZone: "Europe/Berlin",
       body: { of: "sales" },
     });
+      ["5/1h30m", 5, "1h30m"],
+      ["10/1.5s", 10, "1.5s"],
+      ["6 / 1 hr 5 mins", 6, "1h5m"],
+      ["8/2 wks", 8, "14d"],
+      ["9/PT1M", 9, "1m"],
     assert.deepEqual(
       [set.cron, set.timeZone, set.body, set.nextTimes.length],
       ["0 6 * * *", "Europe/Berlin", { of: "sales" }, 5],
