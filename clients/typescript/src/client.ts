@@ -33,6 +33,7 @@ import {
   type PutResult,
   putToWire,
   type Reschedule,
+  rescheduledFromWire,
   rescheduleToWire,
   resultsFromWire,
 } from "./jobs.js";
@@ -52,7 +53,7 @@ import {
 import { type NewSchedule, type Schedule, type ScheduleChange, scheduleFromWire, scheduleToWire } from "./schedules.js";
 import { checkReceipt, type Settled, settledFromWire, type Settlement, settlementToWire } from "./settle.js";
 import { checkDuration, type Duration, milliseconds } from "./time.js";
-import { CALL_OPTIONS, type CallOptions, path, Transport } from "./transport.js";
+import { CALL_OPTIONS, type CallOptions, isPathSegment, path, Transport } from "./transport.js";
 import type {
   WireClaim,
   WireClaimed,
@@ -61,6 +62,7 @@ import type {
   WireJob,
   WireKind,
   WireLease,
+  WireRescheduleEntry,
   WireSchedule,
   WireWorker,
 } from "./wire.js";
@@ -188,15 +190,16 @@ export class Client<Kinds extends object = AnyKinds> {
    * `revived`. Throws `absent`, `done` or `other-generation`.
    */
   async reschedule<K extends KindName<Kinds>>(kind: K, id: string, change: Reschedule<Kinds[K]>): Promise<PutResult> {
-    const request = {
-      method: "PATCH",
-      path: itemPath(kind, "jobs", id),
-      body: rescheduleToWire(this.codec, change),
-      harmless: change.ifGeneration === undefined,
-      read: putFromWire,
-      options: Object.keys(change),
-    } as const;
-    return this.#transport.call(request, change);
+    const set = rescheduleToWire(this.codec, change);
+    const common = { harmless: change.ifGeneration === undefined, options: Object.keys(change) };
+    if (isPathSegment(checkName("id", id))) {
+      const request = { method: "PATCH", path: itemPath(kind, "jobs", id), body: set, read: putFromWire } as const;
+      return this.#transport.call({ ...request, ...common }, change);
+    }
+    const entry: WireRescheduleEntry = { kind: checkName("kind", kind), id, what: "reschedule", set };
+    const read = (json: any) => only(resultsFromWire(json, 1, rescheduledFromWire));
+    const request = { method: "POST", path: "/v1/change", body: { jobs: [entry] }, read } as const;
+    return this.#transport.call({ ...request, ...common }, change);
   }
 
   /** Returns a job. Throws `absent` if it does not exist. */

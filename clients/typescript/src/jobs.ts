@@ -14,6 +14,7 @@ import type {
   WirePutDone,
   WirePutEntry,
   WireReschedule,
+  WireRescheduled,
   WireResults,
   WireSuccessor,
 } from "./wire.js";
@@ -239,6 +240,11 @@ export function rescheduleToWire(codec: Codec, change: Reschedule): WireReschedu
   const { if_generation, ...set } = { ...fields, ...bodyToWire(codec, "change.body", change.body, change.contentType) };
   if (Object.keys(set).length === 0) throw new TypeError("nothing to change: set due, delay, priority or body");
   return { ...set, ...(if_generation === undefined ? {} : { if_generation }) };
+}
+
+/** @internal The result of a reschedule among changes of several jobs. */
+export function rescheduledFromWire({ result, generation }: WireRescheduled): PutResult {
+  return { outcome: result, generation };
 }
 
 /** @internal Whether a put can be repeated although it may have been done. */

@@ -121,9 +121,16 @@ export function path(...segments: string[]): string {
   return segments.map((segment) => "/" + encode(segment)).join("");
 }
 
+/**
+ * @internal Whether a URL can contain the text as a segment. These two cannot be, not even encoded: they are removed
+ * when the URL is parsed.
+ */
+export function isPathSegment(text: string): boolean {
+  return text !== "." && text !== "..";
+}
+
 function encode(segment: string): string {
-  // URLs cannot contain these as a segment, not even encoded: they are removed when the URL is parsed.
-  if (segment === "." || segment === "..") {
+  if (!isPathSegment(segment)) {
     throw new TypeError(`the id ${JSON.stringify(segment)} cannot be part of a URL; use a call for several jobs`);
   }
   return encodeURIComponent(segment);

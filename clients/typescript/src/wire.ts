@@ -52,6 +52,19 @@ export interface WirePutDone {
   generation: number;
 }
 
+export interface WireRescheduleEntry {
+  kind: string;
+  id: string;
+  what: "reschedule";
+  set: WireReschedule;
+}
+
+/** The result of a reschedule in a batch of changes. */
+export interface WireRescheduled {
+  result: WirePutDone["outcome"];
+  generation: number;
+}
+
 /** The results of a batch, one per entry. */
 export interface WireResults<T> {
   results: (T | { error: WireProblem })[];

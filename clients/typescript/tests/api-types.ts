@@ -11,6 +11,7 @@ type Put = paths["/v1/kinds/{kind}/jobs/{id}"]["put"];
 type PutMany = paths["/v1/put"]["post"];
 type GetJob = paths["/v1/kinds/{kind}/jobs/{id}"]["get"];
 type Reschedule = paths["/v1/kinds/{kind}/jobs/{id}"]["patch"];
+type Change = paths["/v1/change"]["post"];
 type Claim = paths["/v1/claim"]["post"];
 type Settle = paths["/v1/settle"]["post"];
 type ListQuery = NonNullable<paths["/v1/kinds/{kind}/jobs"]["get"]["parameters"]["query"]>;
@@ -31,6 +32,7 @@ export type Requests = [
   Assignable<wire.WirePut, RequestOf<Put>>,
   Assignable<wire.WirePutEntry, PutEntry>,
   Assignable<wire.WireReschedule, RequestOf<Reschedule>>,
+  Assignable<{ jobs: wire.WireRescheduleEntry[] }, RequestOf<Change>>,
   Assignable<wire.WireClaim, RequestOf<Claim>>,
   Assignable<wire.WireLease, Lease>,
   Assignable<{ all: wire.WireFilter }, RequestOf<Revive>>,

@@ -97,6 +97,23 @@ describe("a client", () => {
     await assert.rejects(client.reschedule(kind, "1", { delay: "1h", due }), { problem: "invalid" });
   });
 
+  test("reschedules a job whose id cannot be part of a URL", async () => {
+    const kind = uniqueKind("move-dots");
+    await client.putMany([".", ".."].map((id) => ({ kind, id, body: id, delay: "1h" })));
+    for (const id of [".", ".."]) {
+      const moved = await client.reschedule(kind, id, { delay: "2h", priority: 3 });
+      assert.equal(moved.outcome, "updated");
+      const found: unknown[] = [];
+      for await (const job of client.list(kind, { priority: 3 })) found.push([job.id, job.body, job.generation]);
+      assert.deepEqual(found, [[id, id, moved.generation]]);
+      await client.reschedule(kind, id, { priority: 1, ifGeneration: moved.generation });
+      const stale = client.reschedule(kind, id, { delay: "0s", ifGeneration: moved.generation });
+      await assert.rejects(stale, { problem: "other-generation" });
+      await client.cancelMany(kind, [id]);
+      await assert.rejects(client.reschedule(kind, id, { delay: "1h" }), { problem: "absent" });
+    }
+  });
+
   test("reschedules leased, dead and done jobs", async () => {
     const kind = uniqueKind("move-other");
     await client.changeKind(kind, { keepDone: {} });
