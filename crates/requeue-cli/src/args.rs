@@ -66,7 +66,10 @@ pub(crate) enum CliCommand {
     Serve(serve::Args),
     /// Start a server with an example scenario: a shop with producers and workers
     Demo(demo::Args),
-    /// Put a job, or all jobs of a file
+    /// Create or replace a job, or all jobs of a file
+    ///
+    /// If the job exists, its body, due time and priority are replaced. To change
+    /// only some of them, use `requeue reschedule`.
     Put(put::Args),
     /// Change the due time, the priority or the body of a job
     Reschedule(reschedule::Args),
