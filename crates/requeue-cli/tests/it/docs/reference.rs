@@ -37,6 +37,39 @@ fn the_page_has_an_example_of_every_path_and_every_problem() {
     }
 }
 
+#[test]
+fn the_bounds_of_every_request_with_content_are_listed() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, &[]);
+    let document = dir.http_body(&server.url, "/v1/openapi.json");
+    let document: Value = serde_json::from_str(&document).expect("it is JSON");
+    let (_, bounds) = HTTP_API.split_once("\n## Bounds of each request\n").expect("the section");
+    let bounds = bounds.split("\n## ").next().expect("its text");
+    // `PUT`, `PATCH /path`; `POST /path`, `/path`
+    let listed: BTreeSet<String> = bounds
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once(" |"))
+        .flat_map(|(cell, _)| cell.split(';'))
+        .flat_map(|group| {
+            let words = group.split([' ', ',', '`']).filter(|word| !word.is_empty());
+            let (paths, methods): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with('/'));
+            let pairs = |path| methods.iter().map(move |method| format!("{method} {path}"));
+            paths.into_iter().flat_map(pairs).collect::<Vec<_>>()
+        })
+        .collect();
+    let mut with_content = 0;
+    for (path, methods) in document["paths"].as_object().expect("it has paths") {
+        for (method, operation) in methods.as_object().expect("it has methods") {
+            if operation.get("requestBody").is_some() {
+                let request = format!("{} {path}", method.to_uppercase());
+                assert!(listed.contains(&request), "{request} is not in {listed:?}");
+                with_content += 1;
+            }
+        }
+    }
+    assert!(with_content > 20, "{document}");
+}
+
 /// Whether an example is a request of this method for a path of this template.
 fn requests(example: &Example, method: &str, template: &str) -> bool {
     let Some((before, after)) = example.command.split_once("localhost:7654") else { return false };
