@@ -137,6 +137,8 @@ fn the_table_of_calls_has_every_endpoint_and_the_methods_of_the_clients() {
     let rust = RustMethods::read();
     for row in &rows {
         for name in &row.names[3] {
+            // It sends any request, so naming it would hide that there is no method.
+            assert_ne!(name, "HttpStore::call", "{}", row.endpoint);
             assert!(rust.has(name), "there is no {name}, which the row of {} names", row.endpoint);
         }
         let is_complete = row.names.iter().all(|names| !names.is_empty());
