@@ -112,7 +112,7 @@ pub(crate) enum CliCommand {
     RunNow(change::Args),
     /// Stop handing out the jobs of a kind
     #[command(after_help = kind::PAUSE_EXAMPLES)]
-    Pause(kind::KindArgs),
+    Pause(kind::PauseArgs),
     /// Hand out the jobs of a paused kind again
     #[command(after_help = kind::RESUME_EXAMPLES)]
     Resume(kind::KindArgs),

@@ -21,10 +21,11 @@ use std::time::Duration;
 
 pub(crate) const PAUSE_EXAMPLES: &str = "\
 Jobs that are already leased are not affected, and puts are still accepted. If
-there is no such kind, the command exits with 3.
+there is no such kind, the command exits with 3, unless --create is given.
 
 Examples:
-  requeue pause mail";
+  requeue pause mail
+  requeue pause newsletter --create";
 
 pub(crate) const RESUME_EXAMPLES: &str = "\
 Examples:
@@ -35,6 +36,15 @@ pub(crate) struct KindArgs {
     /// Name of the kind
     #[arg(value_name = "KIND")]
     kind: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    kind: KindArgs,
+    /// Pause a kind that does not exist yet: its jobs wait until it is resumed
+    #[arg(long)]
+    create: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -229,13 +239,15 @@ pub(crate) async fn kind(args: Args, store_args: &StoreArgs, out: Output) -> Res
     print(out, &kind, &settings)
 }
 
+const LIST_KINDS: &str = "to list the kinds: requeue stats";
+
 /// The error if a kind has neither jobs nor settings nor schedules.
-async fn check_exists(store: &dyn Store, kind: &Kind) -> Result<()> {
+async fn check_exists(store: &dyn Store, kind: &Kind, hint: &str) -> Result<()> {
     if store.kinds().await?.iter().any(|view| view.kind == *kind) {
         return Ok(());
     }
     let message = format!("there is no kind {kind}: it has no jobs, settings or schedules");
-    Err(CliError::new(Exit::NotFound, message).hint("to list the kinds: requeue stats"))
+    Err(CliError::new(Exit::NotFound, message).hint(hint))
 }
 
 /// Deletes a kind.
@@ -243,7 +255,7 @@ async fn delete(args: DeleteArgs, store_args: &StoreArgs, out: Output) -> Result
     let kind = Kind::new(args.kind)?;
     args.confirmation.check("this deletes all jobs of the kind")?;
     let store = BulkStore::open(store_args).await?;
-    check_exists(store.store(), &kind).await?;
+    check_exists(store.store(), &kind, LIST_KINDS).await?;
     if args.confirmation.needs_count() {
         let counts = store.store().kind(kind.clone()).await?.counts;
         let jobs = counts.pending + counts.leased + counts.dead + counts.done;
@@ -275,18 +287,28 @@ async fn delete(args: DeleteArgs, store_args: &StoreArgs, out: Output) -> Result
     })
 }
 
-/// Pauses or resumes a kind. Fails if it does not exist: its name is probably mistyped.
-pub(crate) async fn pause(
-    args: KindArgs,
-    paused: bool,
-    store_args: &StoreArgs,
-    out: Output,
-) -> Result<()> {
+/// Pauses a kind. Fails if it does not exist, unless `--create` is given: its name is probably mistyped.
+pub(crate) async fn pause(args: PauseArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
+    let kind = Kind::new(args.kind.kind)?;
+    let store = BulkStore::open(store_args).await?;
+    if !args.create {
+        let hint = format!("{LIST_KINDS}; to pause it in advance: requeue pause {kind} --create");
+        check_exists(store.store(), &kind, &hint).await?;
+    }
+    set_paused(&store, &kind, true, out).await
+}
+
+/// Resumes a kind. Fails if it does not exist.
+pub(crate) async fn resume(args: KindArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
     let kind = Kind::new(args.kind)?;
     let store = BulkStore::open(store_args).await?;
-    check_exists(store.store(), &kind).await?;
+    check_exists(store.store(), &kind, LIST_KINDS).await?;
+    set_paused(&store, &kind, false, out).await
+}
+
+async fn set_paused(store: &BulkStore, kind: &Kind, paused: bool, out: Output) -> Result<()> {
     let patch = SettingsPatch { paused: Some(paused), ..SettingsPatch::default() };
-    change(&store, &kind, patch).await?;
+    change(store, kind, patch).await?;
     out.print(
         || serde_json::json!({ "kind": kind.as_str(), "paused": paused }),
         || format!("{} {kind}", if paused { "paused" } else { "resumed" }),

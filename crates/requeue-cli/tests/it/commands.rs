@@ -151,6 +151,12 @@ fn a_pause_of_a_kind_that_does_not_exist_fails() {
             absent.complains("there is no kind mial").complains("hint: ");
             assert_eq!(dir.ask(&["stats", "--json"]).ok().lines().len(), 1);
         }
+        // Unless it is paused in advance.
+        dir.ask(&["pause", "mial"]).complains("requeue pause mial --create");
+        dir.ask(&["pause", "news", "--create"]).ok().says("paused news");
+        dir.ask(&["put", "news", "a"]).ok();
+        dir.ask(&["claim", "news"]).code(3);
+        dir.ask(&["resume", "news"]).ok();
         dir.ask(&["pause", "mail"]).ok().says("paused mail");
         dir.ask(&["cancel", "mail", "a"]).ok();
         // It still has a setting.
