@@ -409,3 +409,47 @@ def test_any_text_is_an_id(api: Any, kind: str, id: str) -> None:
     assert api.get(kind, id).id == id
     assert api.run_now(kind, id) == "ready"
     assert api.cancel(kind, id) == "removed"
+
+
+def test_a_reschedule_keeps_what_is_not_named(api: Any, kind: str) -> None:
+    first = api.put(kind, "a", {"to": "ann"}, delay="1h", priority=3).generation
+    due = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=2)))
+    moved = api.reschedule(kind, "a", due=due)
+    assert moved.outcome == "updated"
+    job = api.get(kind, "a")
+    assert (job.due, job.priority, job.body) == (due, 3, {"to": "ann"})
+    assert job.generation == moved.generation > first
+
+    api.reschedule(kind, "a", body=None)
+    job = api.get(kind, "a")
+    assert (job.due, job.priority, job.body) == (due, 3, None)
+    api.reschedule(kind, "a", priority=5, body=[1], if_generation=job.generation)
+    job = api.get(kind, "a")
+    assert (job.due, job.priority, job.body) == (due, 5, [1])
+
+    with pytest.raises(OtherGeneration) as caught:
+        api.reschedule(kind, "a", delay="1h", if_generation=first)
+    assert caught.value.generation == job.generation
+    with pytest.raises(Absent):
+        api.reschedule(kind, "b", delay="1h")
+    with pytest.raises(ValueError, match="no time zone"):
+        api.reschedule(kind, "a", due=datetime(2030, 1, 1))
+
+
+def test_leased_dead_and_done_jobs_are_rescheduled(api: Any, kind: str) -> None:
+    api.change_kind(kind, {"keep_done": {}})
+    api.put(kind, "a", "body")
+    job = api.claim(kind).jobs[0]
+    assert api.reschedule(kind, "a", delay="0s").outcome == "coalesced"
+    api.ack(job)
+    job = api.claim(kind).jobs[0]
+    assert job.body == "body"
+    api.bury(job, "no such address")
+    assert api.reschedule(kind, "a", priority=9).outcome == "updated"
+    assert api.get(kind, "a").state == "dead"
+    assert api.reschedule(kind, "a", delay="0s").outcome == "revived"
+    job = api.claim(kind).jobs[0]
+    assert (job.body, job.attempt) == ("body", 1)
+    api.ack(job)
+    with pytest.raises(JobDone):
+        api.reschedule(kind, "a", delay="1h")
