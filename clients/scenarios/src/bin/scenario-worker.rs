@@ -176,6 +176,7 @@ fn rescheduled(result: Result<Placed, ChangeError>) -> Result<String, ChangeErro
     match result {
         Ok(placed) => Ok(format!("{:?}", placed.outcome).to_lowercase()),
         Err(ChangeError::Absent { .. }) => Ok("absent".to_owned()),
+        Err(ChangeError::Done { .. }) => Ok("done".to_owned()),
         Err(ChangeError::Generation { .. }) => Ok("other-generation".to_owned()),
         Err(error) => Err(error),
     }
