@@ -39,7 +39,7 @@ use requeue_jobs::{Condition, JobState, Priority, Rate, Retention, Store, WallCl
 use requeue_testkit::{
     Concurrent as ConcurrentRun, check_history, check_schedules, conformance, simulate,
 };
-use reschedules::RescheduleFlaw;
+use reschedules::{NotDebounced, RescheduleFlaw, WakesNobody};
 use restores::{CountersNotRestored, LeasesForgotten, LowRestoreLimit, RestoreOverwrites};
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -895,6 +895,26 @@ const FLAWS: &[Flaw] = &[
         "the condition of a reschedule ignores the successor",
         &[Case("reschedule::if_generation_compares_with_the_newest_put"), History],
         |clock| FlawedStore::create(clock, RescheduleFlaw::ComparesWithTheJob),
+    ),
+    flaw(
+        "a reschedule keeps a dead job for longer",
+        &[Case("reschedule::without_a_due_time_a_dead_job_stays_dead")],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::RestartsTheRetention),
+    ),
+    flaw(
+        "a reschedule revives a dead job with its attempts",
+        &[Case("reschedule::a_due_time_revives_a_dead_job"), History],
+        |clock| FlawedStore::create(clock, RescheduleFlaw::KeepsTheAttempts),
+    ),
+    flaw(
+        "a debounce does not count a reschedule",
+        &[Case("reschedule::debounce_counts_a_reschedule_as_a_put"), History],
+        |clock| FlawedStore::create(clock, NotDebounced::default()),
+    ),
+    flaw(
+        "a reschedule does not end a wait",
+        &[Case("reschedule::a_job_that_is_rescheduled_sooner_ends_a_wait")],
+        |clock| FlawedStore::create(clock, WakesNobody::default()),
     ),
     flaw(
         "a reschedule of nothing succeeds",

@@ -1,10 +1,16 @@
 //! Flaws of reschedules.
 
 use super::store::{CorrectStore, Deviation, JobName};
+use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
-    Body, Change, ChangeError, ChangeKind, Changed, Due, Generation, Invalid, JobState, Placed,
-    Put, PutOutcome, Reschedule, check_changes,
+    Body, Change, ChangeError, ChangeKind, Changed, Due, Fence, Generation, Invalid, JobState,
+    JobView, Kind, Mode, Placed, Put, PutError, PutOutcome, Reschedule, Restore, Store,
+    StoreFuture, check_changes,
 };
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// What is wrong with reschedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +41,10 @@ pub(super) enum RescheduleFlaw {
     LeavesDeadJobs,
     /// A dead job is revived without a due time.
     RevivesAlways,
+    /// A dead job that stays dead is kept for as long as if it had just died.
+    RestartsTheRetention,
+    /// A dead job that is revived keeps its attempts.
+    KeepsTheAttempts,
     /// A done job is put again.
     RevivesDoneJobs,
     /// An absent job is created.
@@ -83,7 +93,7 @@ impl RescheduleFlaw {
                 let _created = correct.put(put);
             }
             (F::LosesThePosition, _) if ready && set.if_generation.is_none() => {
-                let due = Some(Due::After(std::time::Duration::from_millis(1)));
+                let due = Some(Due::After(Duration::from_millis(1)));
                 change(Reschedule { due, ..Reschedule::default() })?;
                 set.due = Some(set.due.unwrap_or(Due::Now));
             }
@@ -117,6 +127,19 @@ impl RescheduleFlaw {
             (F::RevivesAlways, _) if state == Some(JobState::Dead) => {
                 set.due = Some(set.due.unwrap_or(Due::Now));
             }
+            (F::RestartsTheRetention, _) if state == Some(JobState::Dead) && set.due.is_none() => {
+                let changed = change(set)?;
+                replace(correct, name, |view| view.died_at = Some(correct.now()));
+                return Ok(changed);
+            }
+            (F::KeepsTheAttempts, Some(job)) if state == Some(JobState::Dead) => {
+                let attempts = job.attempts;
+                let changed = change(set)?;
+                if correct.get(name).is_some_and(|job| job.state != JobState::Dead) {
+                    replace(correct, name, |view| view.attempts = attempts);
+                }
+                return Ok(changed);
+            }
             (F::RevivesDoneJobs, _) if state == Some(JobState::Done) => {
                 return put(set.body.unwrap_or_default());
             }
@@ -138,7 +161,7 @@ impl RescheduleFlaw {
             (F::ShortensLongDelays, _)
                 if set.due.is_some_and(|due| due.at(correct.now()).is_err()) =>
             {
-                set.due = Some(Due::After(requeue_jobs::limits::MAX_DELAY));
+                set.due = Some(Due::After(MAX_DELAY));
             }
             (F::KeepsTheGeneration, Some(job)) => {
                 let generation = job.generation;
@@ -153,6 +176,73 @@ impl RescheduleFlaw {
             _ => {}
         }
         change(set)
+    }
+}
+
+/// Replaces a job by another view of it.
+fn replace(correct: &CorrectStore, name: &JobName, alter: impl FnOnce(&mut JobView)) {
+    let mut view = correct.get(name).expect("the job exists");
+    alter(&mut view);
+    let _removed = correct.change(name, ChangeKind::Cancel);
+    let (kind, generation, fence) = (name.0.clone(), Generation(0), Fence(0));
+    let restored = correct.restore(Restore { kind, generation, fence, jobs: vec![view] });
+    assert!(restored.is_ok_and(|each| each.iter().all(Result::is_ok)), "the view is consistent");
+}
+
+/// The time of a debounce does not begin with a reschedule.
+#[derive(Default)]
+pub(super) struct NotDebounced {
+    rescheduled: HashSet<JobName>,
+}
+
+impl Deviation for NotDebounced {
+    fn change(&mut self, correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
+        let name = (change.kind, change.id);
+        let changed = correct.change(&name, change.action)?;
+        if matches!(changed, Changed::Rescheduled(_)) {
+            self.rescheduled.insert(name);
+        }
+        Ok(changed)
+    }
+
+    fn put(&mut self, correct: &CorrectStore, mut put: Put) -> Result<Placed, PutError> {
+        let is_first = self.rescheduled.remove(&(put.kind.clone(), put.id.clone()));
+        if let (true, Mode::Debounce { max_wait }) = (is_first, &mut put.mode) {
+            *max_wait = MAX_DELAY;
+        }
+        correct.put(put)
+    }
+}
+
+/// A wait continues although a job was rescheduled.
+#[derive(Default)]
+pub(super) struct WakesNobody {
+    reschedules: Arc<AtomicU64>,
+}
+
+impl Deviation for WakesNobody {
+    fn change(&mut self, correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
+        if matches!(change.action, ChangeKind::Reschedule(_)) {
+            self.reschedules.fetch_add(1, Ordering::Relaxed);
+        }
+        correct.change(&(change.kind, change.id), change.action)
+    }
+
+    fn wait<'a>(
+        &mut self,
+        correct: &'a CorrectStore,
+        kinds: Vec<Kind>,
+        limit: Duration,
+    ) -> StoreFuture<'a, ()> {
+        let reschedules = Arc::clone(&self.reschedules);
+        let before = reschedules.load(Ordering::Relaxed);
+        Box::pin(async move {
+            correct.store.wait(kinds, limit).await?;
+            if reschedules.load(Ordering::Relaxed) == before {
+                return Ok(());
+            }
+            correct.store.wait(Vec::new(), limit).await
+        })
     }
 }
 
