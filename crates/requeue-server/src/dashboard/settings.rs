@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::http::Method;
 use axum::response::Response;
 use maud::{Markup, html};
+use requeue_http::times::{TimeError, parse_rate, show_duration};
 use requeue_http::wire::{
     BackoffPatch, KeepDoneJson, RateJson, RateSetting, RetentionPatch, SettingsJson, SettingsPatch,
 };
@@ -49,8 +50,7 @@ pub(super) struct SettingsForm {
     jitter: String,
     max_attempts: String,
     concurrency: String,
-    rate_jobs: String,
-    rate_per: String,
+    rate: String,
     rate_burst: String,
     ageing: String,
     retention_age: String,
@@ -73,8 +73,7 @@ impl SettingsForm {
             jitter: settings.backoff.jitter_percent.to_string(),
             max_attempts: settings.max_attempts.to_string(),
             concurrency: number(settings.concurrency),
-            rate_jobs: number(rate.map(|rate| rate.jobs)),
-            rate_per: rate.map(|rate| rate.per.clone()).unwrap_or_default(),
+            rate: rate.map(|rate| format!("{}/{}", rate.jobs, rate.per)).unwrap_or_default(),
             rate_burst: number(rate.and_then(|rate| rate.burst)),
             ageing: settings.ageing.clone().unwrap_or_default(),
             retention_age: settings.retention.age.clone(),
@@ -89,18 +88,13 @@ impl SettingsForm {
 
     /// Returns the change. Fields that are not in the form stay.
     fn patch(&self) -> Result<SettingsPatch, Problem> {
-        let rate = match (given(&self.rate_jobs), given(&self.rate_per)) {
-            (None, None) => None,
-            (Some(_), Some(per)) => Some(RateJson {
-                jobs: number("rate.jobs", &self.rate_jobs)?.unwrap_or_default(),
-                per,
-                burst: number("rate.burst", &self.rate_burst)?,
-            }),
-            _ => {
-                let detail = "a rate limit needs both a number of jobs and a period";
-                return Err(Problem::new(ProblemType::Invalid, detail).at("rate"));
-            }
-        };
+        let rate = given(&self.rate).map(|text| {
+            let wrong =
+                |error: TimeError| Problem::new(ProblemType::Invalid, error.to_string()).at("rate");
+            let (jobs, per) = parse_rate(&text.replace(',', "")).map_err(wrong)?;
+            let burst = number("rate.burst", &self.rate_burst)?;
+            Ok::<_, Problem>(RateJson { jobs, per: show_duration(per), burst })
+        });
         let keep = given(&self.keep_for).map(|age| {
             let count = number("keep_done.count", &self.keep_count)?;
             Ok::<_, Problem>(KeepDoneJson { age: Some(age), count })
@@ -114,7 +108,7 @@ impl SettingsForm {
             }),
             max_attempts: number("max_attempts", &self.max_attempts)?,
             concurrency: Some(number("concurrency", &self.concurrency)?),
-            rate: Some(rate.map(RateSetting::from)),
+            rate: Some(rate.transpose()?.map(RateSetting::from)),
             ageing: Some(given(&self.ageing)),
             retention: Some(RetentionPatch {
                 age: given(&self.retention_age),
@@ -157,8 +151,7 @@ fn page(view: &View, kind: &str, settings: &SettingsJson) -> Markup {
                 (field("backoff_max", "Longest backoff", &form.backoff_max, ""))
                 (field("jitter", "Jitter in percent", &form.jitter, "Delays are shorter by a random part of up to this much."))
                 (field("concurrency", "Concurrency", &form.concurrency, "How many jobs are leased at the same time, over all workers. Empty: no limit."))
-                (field("rate_jobs", "Rate: jobs", &form.rate_jobs, "How many jobs are claimed per period, over all workers. Empty: no limit."))
-                (field("rate_per", "Rate: per", &form.rate_per, "Such as 1s or 1m."))
+                (field("rate", "Rate", &form.rate, "How many jobs are claimed per time, over all workers, such as 10/s or 100/1m. Empty: no limit."))
                 (field("rate_burst", "Rate: burst", &form.rate_burst, "How many may be claimed together after a pause. Empty: what 100 ms allow, at least 1."))
                 (field("ageing", "Ageing", &form.ageing, "A ready job gains a level of priority per this time. Empty: never."))
                 (field("retention_age", "Keep dead jobs for", &form.retention_age, ""))
@@ -231,8 +224,21 @@ mod tests {
     }
 
     #[test]
+    #[test]
+    fn a_rate_is_written_as_everywhere_else() {
+        for (text, jobs, per) in [("10/s", 10, "1s"), (" 1,000 / 1h30m", 1000, "1h30m")] {
+            let form = SettingsForm {
+                rate: text.into(),
+                rate_burst: "3".into(),
+                ..SettingsForm::default()
+            };
+            let rate = RateJson { jobs, per: per.into(), burst: Some(3) };
+            assert_eq!(form.patch().unwrap().rate, Some(Some(rate.into())), "{text}");
+        }
+    }
+
     fn half_a_rate_limit_and_texts_that_are_no_numbers_are_rejected() {
-        let form = SettingsForm { rate_jobs: "5".into(), ..SettingsForm::default() };
+        let form = SettingsForm { rate: "5".into(), ..SettingsForm::default() };
         assert_eq!(form.patch().unwrap_err().field.as_deref(), Some("rate"));
         let form = SettingsForm { max_attempts: "many".into(), ..SettingsForm::default() };
         assert_eq!(form.patch().unwrap_err().field.as_deref(), Some("max_attempts"));
