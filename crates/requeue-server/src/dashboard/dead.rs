@@ -68,7 +68,7 @@ fn numbers(view: &View, dead: &[KindStats], query: &DeadQuery) -> Markup {
             h1 { "Dead jobs" }
             @if query.kind.is_some() {
                 a .button href="dead" { "All kinds" }
-            } @else if view.can_act() && dead.len() > 1 {
+            } @else if dead.iter().filter(|kind| view.may_change(&kind.kind)).count() > 1 {
                 (button("confirm", &[("scope", EVERY_KIND), ("state", "dead"), ("action", "revive")], "Revive all kinds…", ""))
             }
         }
@@ -84,7 +84,7 @@ fn of_kind(view: &View, kind: &KindStats, found: &ErrorGroups) -> Markup {
     html! {
         div .head {
             h2 id=(heading) { (kind_link(&kind.kind)) " " span .quiet { (jobs(kind.dead)) } }
-            @if view.can_act() {
+            @if view.may_change(&kind.kind) {
                 (button("confirm", &[("kind", kind.kind.as_str()), ("state", "dead"), ("scope", "all"), ("action", "revive")], "Revive all…", ""))
             }
         }
@@ -95,7 +95,7 @@ fn of_kind(view: &View, kind: &KindStats, found: &ErrorGroups) -> Markup {
                     th scope="col" .number { "Jobs" }
                     th scope="col" { "Last died" }
                     th scope="col" { "Example" }
-                    @if view.can_act() { th scope="col" { span .hidden { "Actions" } } }
+                    @if view.may_change(&kind.kind) { th scope="col" { span .hidden { "Actions" } } }
                 } }
                 tbody { @for group in &found.groups { (row(view, &kind.kind, group)) } }
             }
@@ -126,7 +126,7 @@ fn row(view: &View, kind: &str, group: &ErrorGroup) -> Markup {
             td .number data-label="Jobs" { (count(group.count)) }
             td data-label="Last died" { (time(view, &group.last_died_at)) }
             td .wide data-label="Example" { (job_link(kind, &group.example.id)) }
-            @if view.can_act() {
+            @if view.may_change(kind) {
                 td { div .actions {
                     (button("confirm", &fields("revive"), "Revive…", ""))
                     (button("confirm", &fields("cancel"), "Drop…", "danger"))

@@ -65,7 +65,7 @@ fn head(view: &View, job: &JobJson) -> Markup {
     html! {
         div .head {
             h1 { (kind_link(&job.kind)) " / " bdi { (text(&job.id)) } " " (state(job.state)) }
-            @if view.can_act() {
+            @if view.may_change(&job.kind) {
                 div .actions {
                     @if can_run { (button("run-now", &fields, "Run now", "primary")) }
                     @if job.state == StateJson::Dead { (button("revive", &fields, "Revive", "primary")) }
@@ -76,7 +76,7 @@ fn head(view: &View, job: &JobJson) -> Markup {
                 }
             }
         }
-        @if view.can_act() && let Some(name) = reschedule_name(job) {
+        @if view.may_change(&job.kind) && let Some(name) = reschedule_name(job) {
             form .inline method="post" action="reschedule" {
                 (hidden(&fields))
                 input type="hidden" name="generation" value=(newest_generation(job));

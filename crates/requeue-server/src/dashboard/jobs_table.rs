@@ -215,7 +215,7 @@ fn list(view: &View, filter: &JobsFilter, state: Option<StateJson>, page: &JobPa
         div .scroll tabindex="0" role="region" aria-labelledby="jobs-heading" {
             table {
                 thead { tr {
-                    @if view.can_act() {
+                    @if view.may_change(&filter.kind) {
                         th scope="col" .check { input type="checkbox" data-select-all aria-label="Select all jobs on this page" hidden; }
                     }
                     th scope="col" { "Id" }
@@ -228,7 +228,7 @@ fn list(view: &View, filter: &JobsFilter, state: Option<StateJson>, page: &JobPa
         }
     };
     html! {
-        @if view.can_act() {
+        @if view.may_change(&filter.kind) {
             form .jobs method="post" action="confirm" {
                 (hidden(&filter.parameters()))
                 (bar(state))
@@ -344,7 +344,7 @@ fn row(view: &View, listed: Option<StateJson>, job: &JobJson) -> Markup {
     html! {
         // The key by which the script recognizes the row.
         tr data-key=(escaped(&job.id)) {
-            @if view.can_act() {
+            @if view.may_change(&job.kind) {
                 td .check { input type="checkbox" name="id" value=(url::encode(&job.id)) aria-label={ "Select " (escaped(&job.id)) }; }
             }
             th scope="row" { (job_link(&job.kind, &job.id)) }

@@ -73,7 +73,7 @@ fn head(view: &View, kind: &KindStats) -> Markup {
     html! {
         div .head {
             h1 { (text(name)) " " (flags(kind)) }
-            @if view.can_act() {
+            @if view.may_change(name) {
                 div .actions {
                     @if kind.paused {
                         (button("resume", &fields, "Resume", "primary"))

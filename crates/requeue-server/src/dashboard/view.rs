@@ -15,7 +15,7 @@ use maud::Markup;
 use requeue_http::wire::AccessJson;
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::limits::MAX_BATCH;
-use requeue_jobs::{Invalid, Timestamp};
+use requeue_jobs::{Invalid, Kind, Timestamp};
 use serde::de::DeserializeOwned;
 use std::convert::Infallible;
 
@@ -37,6 +37,12 @@ impl View {
     /// Returns whether the token permits actions.
     pub(super) fn can_act(&self) -> bool {
         self.access.access == "full"
+    }
+
+    /// Returns whether the token permits to change a kind and its jobs. The service uses reserved kinds
+    /// for itself, and rejects every change to them.
+    pub(super) fn may_change(&self, kind: &str) -> bool {
+        self.can_act() && !Kind::with_reserved(kind).is_ok_and(|kind| kind.is_reserved())
     }
 }
 

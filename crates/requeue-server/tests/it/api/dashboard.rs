@@ -93,6 +93,37 @@ fn a_form_changes_a_job_and_the_next_page_says_so_once() {
 }
 
 #[test]
+fn no_action_is_offered_for_a_kind_that_the_service_uses_for_itself() {
+    let server = Server::start();
+    let body = json!({"every": "1d"});
+    let set = server.call("PUT", "/v1/kinds/report/schedules/daily", body);
+    assert_eq!(set.status, 200, "{}", set.text());
+    let timers = server.get("/v1/kinds/requeue.schedules/jobs").json();
+    let id = timers["jobs"][0]["id"].as_str().expect("the schedule has a timer").to_owned();
+    let id: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let pages = |kind: &str, id: &str| {
+        [
+            format!("/kind?kind={kind}&state=all"),
+            format!("/job?kind={kind}&id={id}"),
+            format!("/settings?kind={kind}"),
+        ]
+    };
+    let offers = |path: &str| {
+        let page = browse(&server, "GET", path, &HTML, "");
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        let content = page.text.split("<main").nth(1).expect("the content").to_owned();
+        content.contains("method=\"post\"") || content.contains("type=\"checkbox\"")
+    };
+    for path in pages("requeue.schedules", &id) {
+        assert!(!offers(&path), "{path}");
+    }
+    server.call("PUT", "/v1/kinds/mail/jobs/a", json!({"delay": "1h"}));
+    for path in pages("mail", "a") {
+        assert!(offers(&path), "{path}");
+    }
+}
+
+#[test]
 fn a_form_of_another_site_changes_nothing() {
     let server = Server::start();
     server.call("PUT", "/v1/kinds/mail/jobs/a", json!({"delay": "1h"})).json();
