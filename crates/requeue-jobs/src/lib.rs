@@ -2,7 +2,7 @@
 //! it fails, and is never lost.
 //!
 //! A job has a *kind* (a queue), an *id*, a *body* and a *due time*. There is at most one job per
-//! kind and id: putting it again changes it. `docs/jobs.md` is the contract, and
+//! kind and id: putting it again replaces it. `docs/jobs.md` is the contract, and
 //! `docs/glossary.md` lists the words of other systems. [`Store`] is the interface of all stores.
 //! [`MemoryStore`] is the one in this crate; `requeue-disk`, `requeue-redis` and `requeue-http`
 //! have others.
