@@ -22,19 +22,19 @@ pub(crate) trait Subject: WorkQueue<Key = String> + Sized {
     fn snapshot(&self) -> Snapshot<String>;
     fn metrics(&self) -> Option<QueueMetrics>;
     fn add_after(&self, _: String, _: Duration) {
-        unimplemented!()
+        unreachable!("traces of this queue do not call it")
     }
     fn add_rate_limited(&self, _: String) {
-        unimplemented!()
+        unreachable!("traces of this queue do not call it")
     }
     fn forget(&self, _: &str) {
-        unimplemented!()
+        unreachable!("traces of this queue do not call it")
     }
     fn num_requeues(&self, _: &str) -> u32 {
-        unimplemented!()
+        unreachable!("traces of this queue do not call it")
     }
     fn add_many(&self, _: Vec<String>, _: AddOptions) {
-        unimplemented!()
+        unreachable!("traces of this queue do not call it")
     }
     fn priority(_: &Held<'_, Self>) -> Option<i32> {
         None
