@@ -17,6 +17,7 @@
 //! There is one lock and one entry per key, where three layers would have three. [`State`]
 //! contains the rules, [`ReadyList`] the order of the ready keys.
 
+mod item;
 mod levels;
 #[cfg(all(test, not(requeue_loom)))]
 mod model;

@@ -435,22 +435,6 @@ mod tests {
     }
 
     #[test]
-    fn slot_and_level_boundaries_are_exact() {
-        for level in 0..8 {
-            let edge = TICK << (SLOT_BITS * level);
-            let dues = [1, 2, 63, 64, 65].into_iter().filter_map(|n| edge.checked_mul(n));
-            let dues: Vec<u64> = dues.flat_map(|due| [due - 1, due, due + 1]).collect();
-            let (mut wheel, mut nodes) = wheel_of(dues.iter().rev().copied());
-            let mut fired = run_down(&mut wheel, &mut nodes);
-            fired.dedup_by_key(|(at, _)| *at);
-            let mut expected = dues.clone();
-            expected.sort_unstable();
-            expected.dedup();
-            assert_eq!(fired.iter().map(|&(at, _)| at).collect::<Vec<_>>(), expected);
-        }
-    }
-
-    #[test]
     fn a_million_timers_of_one_instant_fire_in_the_order_they_were_set() {
         let due = 12_345 * TICK + 6_789;
         let (mut wheel, mut nodes) = wheel_of(std::iter::repeat_n(due, 1_000_000));
@@ -506,8 +490,9 @@ mod tests {
     fn span() -> impl Strategy<Value = u64> {
         prop_oneof![
             (0..62u32, any::<u64>()).prop_map(|(bits, n)| n & ((1 << bits) - 1)),
-            (0..20u32, 0..70u64, 0..3u64)
-                .prop_map(|(bits, n, near)| { ((n << bits) * TICK + near).saturating_sub(1) }),
+            (0..43u32, 0..70u64, 0..3u64).prop_map(|(bits, n, near)| {
+                (n << bits).saturating_mul(TICK).saturating_add(near).saturating_sub(1)
+            }),
         ]
     }
 

@@ -1,6 +1,7 @@
 //! What the priority queue reports about its keys.
 
-use super::state::{HELD, READY, State, WAITS};
+use super::item::{HELD, READY, WAITS};
+use super::state::State;
 use crate::clock::Moment;
 use crate::metrics::QueueMetrics;
 use crate::shell::View;

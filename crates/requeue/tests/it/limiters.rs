@@ -1,5 +1,5 @@
-//! Compares limiters with a model that is built like client-go's, and checks requeue's own
-//! limiters.
+//! What limiters do beyond client-go's. The others are compared with recorded traces of client-go
+//! in `conformance.rs`.
 
 use proptest::prelude::*;
 use requeue::limiter::{
@@ -7,7 +7,6 @@ use requeue::limiter::{
     default_controller,
 };
 use requeue::{Moment, Options, RateLimitingQueue};
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,110 +14,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn at(now: Duration) -> Moment {
     Moment::default().saturating_add(now)
-}
-
-/// A description of a limiter, from which both implementations are built.
-#[derive(Debug, Clone)]
-enum Tree {
-    Exponential { base: u64, max: u64 },
-    FastSlow { fast: u64, slow: u64, attempts: u32 },
-    Bucket { rate: f64, burst: u32 },
-    MaxOf(Box<Tree>, Box<Tree>),
-    WithMaxWait(Box<Tree>, u64),
-}
-
-type Boxed = Box<dyn RateLimiter<u8>>;
-
-fn ours(tree: &Tree) -> Boxed {
-    let nanos = Duration::from_nanos;
-    match tree {
-        &Tree::Exponential { base, max } => {
-            Box::new(ExponentialFailure::new(nanos(base), nanos(max)))
-        }
-        &Tree::FastSlow { fast, slow, attempts } => {
-            Box::new(FastSlow::new(nanos(fast), nanos(slow), attempts))
-        }
-        &Tree::Bucket { rate, burst } => Box::new(Bucket::new(rate, burst).expect("finite")),
-        Tree::MaxOf(a, b) => Box::new(ours(a).and(ours(b))),
-        Tree::WithMaxWait(tree, max) => Box::new(ours(tree).at_most(nanos(*max))),
-    }
-}
-
-/// Like client-go: every limiter has its own counts. Uses integers where possible.
-struct LimiterModel {
-    tree: Tree,
-    failures: HashMap<u8, u32>,
-    /// Tokens, and when they were counted.
-    bucket: (f64, Duration),
-    inner: Vec<LimiterModel>,
-}
-
-impl LimiterModel {
-    fn new(tree: &Tree) -> Self {
-        let (bucket, inner) = match tree {
-            Tree::Bucket { burst, .. } => ((f64::from(*burst), Duration::ZERO), vec![]),
-            Tree::MaxOf(a, b) => {
-                (Default::default(), vec![LimiterModel::new(a), LimiterModel::new(b)])
-            }
-            Tree::WithMaxWait(tree, _) => (Default::default(), vec![LimiterModel::new(tree)]),
-            _ => Default::default(),
-        };
-        LimiterModel { tree: tree.clone(), failures: HashMap::new(), bucket, inner }
-    }
-
-    fn when(&mut self, key: u8, now: Duration) -> u64 {
-        let longest = i64::MAX as u64;
-        match self.tree {
-            Tree::Exponential { base, max } => {
-                let failures = self.count(key);
-                // Whole numbers, up to where client-go's float overflows.
-                let power = 1u128.checked_shl(failures).filter(|_| failures < 100);
-                let backoff = power.and_then(|power| u128::from(base).checked_mul(power));
-                match backoff.filter(|&backoff| backoff < 1 << 63) {
-                    Some(backoff) => (backoff as u64).min(max),
-                    None if base == 0 => 0,
-                    None => max,
-                }
-            }
-            Tree::FastSlow { fast, slow, attempts } => {
-                if self.count(key) < attempts {
-                    fast
-                } else {
-                    slow
-                }
-            }
-            Tree::Bucket { rate, burst } => {
-                if burst == 0 {
-                    return longest;
-                }
-                let (tokens, last) = self.bucket;
-                let elapsed = now - last;
-                let seconds = elapsed.as_secs() as f64 + f64::from(elapsed.subsec_nanos()) / 1e9;
-                let tokens = (tokens + seconds * rate).min(f64::from(burst)) - 1.0;
-                self.bucket = (tokens, now);
-                if tokens >= 0.0 { 0 } else { ((-tokens / rate * 1e9) as u64).min(longest) }
-            }
-            Tree::MaxOf(..) => self.inner.iter_mut().map(|l| l.when(key, now)).max().unwrap_or(0),
-            Tree::WithMaxWait(_, max) => self.inner[0].when(key, now).min(max),
-        }
-    }
-
-    /// Failures before this one.
-    fn count(&mut self, key: u8) -> u32 {
-        let failures = self.failures.entry(key).or_default();
-        *failures += 1;
-        *failures - 1
-    }
-
-    fn forget(&mut self, key: u8) {
-        self.failures.remove(&key);
-        self.inner.iter_mut().for_each(|limiter| limiter.forget(key));
-    }
-
-    fn num_requeues(&self, key: u8) -> u32 {
-        let own = self.failures.get(&key).copied().unwrap_or(0);
-        self.inner.iter().map(|limiter| limiter.num_requeues(key)).max().unwrap_or(0).max(own)
-    }
 }
 
 /// Small and large numbers alike, and the edges.
@@ -131,73 +26,7 @@ fn nanos() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn tree() -> impl Strategy<Value = Tree> {
-    let rate = prop_oneof![
-        Just(0.0),
-        0.001..1000.0f64,
-        (-300..300i32).prop_map(|exponent| 10f64.powi(exponent)),
-    ];
-    let leaf = prop_oneof![
-        // A base below 2^53 is exact as a float.
-        (nanos(), nanos()).prop_map(|(base, max)| Tree::Exponential { base: base >> 10, max }),
-        (nanos(), nanos(), 0..5u32).prop_map(|(fast, slow, attempts)| Tree::FastSlow {
-            fast,
-            slow,
-            attempts
-        }),
-        (rate, prop_oneof![Just(0), 1..100u32, Just(u32::MAX)])
-            .prop_map(|(rate, burst)| Tree::Bucket { rate, burst }),
-    ];
-    leaf.prop_recursive(4, 16, 2, |inner| {
-        prop_oneof![
-            (inner.clone(), inner.clone()).prop_map(|(a, b)| Tree::MaxOf(a.into(), b.into())),
-            (inner, nanos()).prop_map(|(tree, max)| Tree::WithMaxWait(tree.into(), max)),
-        ]
-    })
-}
-
-#[derive(Debug, Clone)]
-enum Op {
-    When(u8),
-    Forget(u8),
-    Advance(u64),
-}
-
-fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let key = 0..3u8;
-    let op = prop_oneof![
-        8 => key.clone().prop_map(Op::When),
-        1 => key.prop_map(Op::Forget),
-        2 => nanos().prop_map(|by| Op::Advance(by >> 8)),
-    ];
-    prop::collection::vec(op, 1..150)
-}
-
 proptest! {
-    #[test]
-    fn any_limiter_tree_behaves_like_the_model(tree in tree(), ops in ops()) {
-        let mut model = LimiterModel::new(&tree);
-        let mut limiter = KeyedLimiter::new(ours(&tree));
-        let mut now = Duration::ZERO;
-        for op in ops {
-            match op {
-                Op::When(key) => {
-                    let delay = limiter.when(&key, at(now));
-                    prop_assert_eq!(delay, Duration::from_nanos(model.when(key, now)));
-                    prop_assert!(delay <= LONGEST);
-                }
-                Op::Forget(key) => {
-                    limiter.forget(&key);
-                    model.forget(key);
-                }
-                Op::Advance(by) => now += Duration::from_nanos(by),
-            }
-            for key in 0..3 {
-                prop_assert_eq!(limiter.num_requeues(&key), model.num_requeues(key));
-            }
-        }
-    }
-
     #[test]
     fn jitter_takes_off_at_most_its_fraction_and_never_adds(
         delay in nanos(), fraction in 0.0..=1.0f64, seed in any::<u64>(),

@@ -63,17 +63,6 @@ fn what_is_ready_is_handed_out_after_a_shutdown_and_what_waits_is_not() {
 }
 
 #[test]
-fn a_key_added_while_held_still_runs_after_a_shutdown() {
-    let (queue, _clock) = queue();
-    queue.add("a");
-    let held = queue.try_get().unwrap();
-    assert_eq!(queue.add("a"), Added::Rerun);
-    queue.shut_down();
-    held.done();
-    assert_eq!(*queue.try_get().unwrap().key(), "a");
-}
-
-#[test]
 fn a_shutdown_with_drain_waits_until_no_key_is_held() {
     let (queue, _clock) = queue();
     queue.add_many(["a", "b"], AddOptions::new());
@@ -105,19 +94,6 @@ fn a_drain_processes_ready_keys_and_returns_the_others() {
 }
 
 #[test]
-fn a_key_that_waits_and_is_requeued_while_draining_is_kept_and_not_run() {
-    let (queue, _clock) = queue();
-    queue.add("a");
-    let held = queue.try_get().unwrap();
-    queue.add_after("a", SECOND);
-    let drain = queue.drain(LIMIT);
-    assert_eq!(held.requeue(), Added::Kept);
-    assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
-    let remains = drain.wait();
-    assert_eq!((remains.ready, remains.waiting), (vec!["a"], vec![]));
-}
-
-#[test]
 fn a_drain_at_its_limit_returns_held_keys_and_those_that_run_again() {
     let (queue, clock) = queue();
     queue.add_many(["a", "b"], AddOptions::new());
@@ -133,39 +109,6 @@ fn a_drain_at_its_limit_returns_held_keys_and_those_that_run_again() {
     assert_eq!((ready, left), (vec!["a", "b"], vec!["a"]));
     held.done();
     assert_eq!((queue.len(), queue.status("a").held), (0, false));
-}
-
-#[test]
-fn a_guard_keeps_the_priority_of_its_key() {
-    let (queue, clock) = queue();
-    for again in 0..3 {
-        queue.add_with("a", priority(7));
-        let held = queue.try_get().unwrap();
-        match again {
-            0 => assert_eq!(held.requeue(), Added::Queued),
-            1 => assert_eq!(held.requeue_after(SECOND), Added::Waiting),
-            _ => assert_eq!(held.retry().delay, SECOND),
-        }
-        clock.advance(SECOND);
-        queue.add_with("b", priority(6));
-        let held = queue.try_get().unwrap();
-        assert_eq!((*held.key(), held.priority()), ("a", 7));
-        held.done();
-        queue.try_get().unwrap().done();
-    }
-    assert_eq!(queue.num_requeues("a"), 1);
-}
-
-#[test]
-fn what_is_added_while_a_key_is_held_is_for_the_next_run() {
-    let (queue, _clock) = queue();
-    queue.add_with("a", priority(1));
-    let held = queue.try_get().unwrap();
-    queue.add_with("a", priority(5));
-    assert_eq!(held.priority(), 1);
-    assert_eq!(queue.snapshot().held[0].priority, 1);
-    assert_eq!(held.into_owned().requeue(), Added::Coalesced);
-    assert_eq!(queue.try_get().unwrap().priority(), 5);
 }
 
 #[test]
@@ -195,19 +138,6 @@ fn the_limiter_is_not_called_for_a_refused_key() {
     assert_eq!(queue.add_rate_limited("b").added, Added::Refused);
     assert_eq!(held.retry().added, Added::Refused);
     assert_eq!((queue.num_requeues("a"), queue.num_requeues("b")), (0, 0));
-}
-
-#[test]
-fn failure_counts_can_be_bounded_and_expire() {
-    let (queue, clock) = with(|options| options.max_failing_keys(2).forget_failures_after(SECOND));
-    for key in ["a", "b", "c"] {
-        queue.add_rate_limited(key);
-    }
-    let counts = || ["a", "b", "c"].map(|key| queue.num_requeues(key));
-    assert_eq!(counts(), [0, 1, 1]);
-    clock.advance(SECOND);
-    assert_eq!(counts(), [0, 0, 0]);
-    assert_eq!(queue.len(), 3);
 }
 
 #[test]

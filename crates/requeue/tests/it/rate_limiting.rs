@@ -169,31 +169,6 @@ proptest! {
 }
 
 #[test]
-fn a_failed_key_comes_back_after_its_backoff_and_not_before() {
-    let (queue, clock) = queue(Options::new());
-    queue.add("a");
-    let retried = queue.try_get().unwrap().retry();
-    assert_eq!((retried.delay, retried.added), (SECOND, Added::Waiting));
-    clock.advance(SECOND - Duration::from_nanos(1));
-    assert!(queue.is_empty());
-    clock.advance(Duration::from_nanos(1));
-    let held = queue.try_get().unwrap();
-    assert_eq!(held.num_requeues(), 1);
-    assert_eq!(held.retry().delay, 2 * SECOND);
-}
-
-#[test]
-fn forget_resets_the_count_and_leaves_the_wait() {
-    let (queue, clock) = queue(Options::new());
-    queue.add_rate_limited("a");
-    queue.forget("a");
-    assert_eq!(queue.num_requeues("a"), 0);
-    assert_eq!(queue.status("a").due_in, Some(SECOND));
-    clock.advance(SECOND);
-    assert_eq!(queue.try_get().unwrap().retry().delay, SECOND);
-}
-
-#[test]
 fn requeue_after_does_not_count_as_a_failure() {
     let (queue, clock) = queue(Options::new());
     queue.add("a");
@@ -229,42 +204,6 @@ fn a_limiter_that_returns_zero_makes_the_key_ready_immediately() {
         assert_eq!(queue.num_requeues("a"), 1);
         assert_eq!(queue.len(), 1);
     }
-}
-
-#[test]
-fn a_bucket_counts_nothing() {
-    let queue = RateLimitingQueue::new(Bucket::new(1.0, 5).unwrap());
-    for _ in 0..3 {
-        queue.add_rate_limited("a");
-    }
-    assert_eq!(queue.num_requeues("a"), 0);
-}
-
-#[test]
-fn failure_counts_are_bounded_by_number() {
-    let clock = ManualClock::new();
-    let options = Options::new().clock(&clock).max_failing_keys(100);
-    let queue = RateLimitingQueue::with(backoff(), options);
-    for key in 0..10_000 {
-        queue.add_rate_limited(key);
-        clock.advance(10 * SECOND);
-        queue.try_get().unwrap().done();
-    }
-    assert_eq!((0..10_000).filter(|key| queue.num_requeues(key) > 0).count(), 100);
-    assert_eq!(queue.num_requeues(&9_999), 1, "the latest are kept");
-}
-
-#[test]
-fn failure_counts_are_bounded_by_time() {
-    let (queue, clock) = queue(Options::new().forget_failures_after(60 * SECOND));
-    queue.add_rate_limited("a");
-    clock.advance(60 * SECOND - Duration::from_nanos(1));
-    assert_eq!(queue.num_requeues("a"), 1);
-    queue.add_rate_limited("a");
-    clock.advance(60 * SECOND - Duration::from_nanos(1));
-    assert_eq!(queue.num_requeues("a"), 2, "counted from its last failure");
-    clock.advance(Duration::from_nanos(1));
-    assert_eq!(queue.num_requeues("a"), 0);
 }
 
 #[test]
