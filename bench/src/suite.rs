@@ -21,7 +21,6 @@ const FAIR: &[System] = &[Requeue, RequeueFifo];
 const WORKER: &[System] = &[Requeue, ControllerRuntime];
 const WORKER_TASKS: &[System] = &[Requeue, ControllerRuntime, KubeRuntime];
 const JOBS: &[System] = &[Requeue, RequeueSingle];
-const WHEEL: &[System] = &[Requeue, StdHeap];
 const PUT: &[System] = &[Requeue, Fdatasync, Beanstalkd, Fjall];
 const MIXED: &[System] = &[Requeue, Beanstalkd, Fjall];
 const COMMIT: &[System] = &[Requeue, Fdatasync];
@@ -188,21 +187,14 @@ fn core(quick: bool) -> Vec<Workload> {
 }
 
 fn wheel(quick: bool) -> Vec<Workload> {
-    let mut workloads = Vec::new();
-    for verb in ["add", "reschedule", "fire"] {
-        for (label, n) in POPULATIONS {
-            if !quick || n <= QUICK_POPULATION {
-                let name = format!("{verb}-{label}");
-                workloads.push(Workload {
-                    name,
-                    systems: WHEEL.to_vec(),
-                    once: false,
-                    pending: None,
-                });
-            }
-        }
-    }
-    workloads
+    let in_time = |&(_, n): &(&str, usize)| !quick || n <= QUICK_POPULATION;
+    let workload = |(label, _)| Workload {
+        name: format!("reschedule-{label}"),
+        systems: ALONE.to_vec(),
+        once: false,
+        pending: None,
+    };
+    POPULATIONS.into_iter().filter(in_time).map(workload).collect()
 }
 
 fn jobs() -> Vec<Workload> {

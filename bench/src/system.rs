@@ -35,8 +35,6 @@ pub(crate) enum System {
     /// With a map from key to timer, behind a lock.
     TokioUtilKeyed,
     Java,
-    /// std's `BinaryHeap` and `HashMap`.
-    StdHeap,
     /// Synced appends to a plain file: the lower limit for a disk.
     Fdatasync,
     Beanstalkd,
@@ -92,7 +90,6 @@ impl System {
         TokioUtil,
         TokioUtilKeyed,
         Java,
-        StdHeap,
         Fdatasync,
         Beanstalkd,
         Fjall,
@@ -135,7 +132,6 @@ impl System {
             TokioUtil => "tokio-util",
             TokioUtilKeyed => "tokio-util-keyed",
             Java => "java",
-            StdHeap => "std-heap",
             Fdatasync => "fdatasync",
             Beanstalkd => "beanstalkd",
             Fjall => "fjall",

@@ -18,7 +18,6 @@ mod priority;
 mod program;
 pub(crate) mod redis;
 mod retry;
-mod std_heap;
 mod tally;
 mod usage;
 mod wake;
@@ -59,8 +58,7 @@ pub(crate) fn measure(
         ("core", RequeueFifo) => tenants(workload).map(|n| fair::fifo(n, budget)),
         ("core", TokioUtil) => tokio_util(workload, budget),
         ("core", TokioUtilKeyed) => delayed::<delays::TokioUtilKeyed>(workload, budget),
-        ("wheel", Requeue) => wheel::measure::<wheel::Ours>(workload, budget),
-        ("wheel", StdHeap) => wheel::measure::<std_heap::StdHeap>(workload, budget),
+        ("wheel", Requeue) => wheel::measure(workload, budget),
         _ => None,
     };
     ns.map(Measurement::ns)
