@@ -75,6 +75,14 @@ impl Connector {
         self.hosts[first.wrapping_add(count - 1) % count].connect(self.tls.clone()).await
     }
 
+    /// Asks the server to end what it executes for this connection.
+    #[cfg_attr(not(feature = "tls"), allow(clippy::clone_on_copy))]
+    pub(crate) async fn cancel(&self, client: &Client) {
+        let request = client.cancel_token();
+        // Without it, the statement ends later.
+        drop(timeout(self.limit, request.cancel_query(self.tls.clone())).await);
+    }
+
     async fn connect(&self) -> Result<(Client, JoinHandle<()>), Error> {
         let (client, connection) = self.open().await?;
         let task = tokio::spawn(async move { drop(connection.await) });

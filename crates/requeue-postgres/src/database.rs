@@ -161,7 +161,7 @@ impl Database {
         Ok(Database {
             handle,
             pool,
-            shares: Shares::new(options.max_connections),
+            shares: Shares::of_pool(options.max_connections),
             connector,
             options,
             address,
@@ -412,6 +412,14 @@ impl Session<'_> {
         }
     }
 
+    /// Closes the connection, and asks the server to end what it executes there: it would notice only after that.
+    fn cancel(&mut self) {
+        if let Some(object) = self.object.take() {
+            let (client, connector) = (Object::take(object), self.database.connector.clone());
+            drop(self.database.handle.spawn(async move { connector.cancel(&client).await }));
+        }
+    }
+
     /// Decides what the result of a statement means.
     fn completed<T>(
         &mut self,
@@ -426,7 +434,7 @@ impl Session<'_> {
             }
             Ok(Err(error)) => self.failure(&error, progress),
             Err(_) => {
-                self.close();
+                self.cancel();
                 let waited = database.options.response_timeout;
                 let reason = format!("{}: no response within {waited:?}", database.address);
                 match progress {

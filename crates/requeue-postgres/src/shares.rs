@@ -2,7 +2,8 @@
 //!
 //! A call about a job that an open transaction has locked keeps its connection until that transaction ends. Many such
 //! calls would take all connections, and calls about other kinds would fail. So a kind uses at most as many connections
-//! as it leaves free, and kinds that wait for one get it in turns.
+//! as it leaves free, and kinds that wait for one get it in turns. A part of the connections is for calls that wait for no
+//! locks, such as reads and extensions of leases: all kinds together cannot use it.
 
 use crate::store::lock;
 use std::collections::{HashMap, VecDeque};
@@ -17,7 +18,7 @@ pub(crate) struct Shares {
 }
 
 struct State {
-    /// Invariant: `free` plus the sum of `used` is the size of the pool.
+    /// Invariant: `free` plus the sum of `used` is the size of the pool without what is reserved.
     free: usize,
     /// Invariant: no number is 0.
     used: HashMap<i32, usize>,
@@ -79,7 +80,12 @@ impl State {
 }
 
 impl Shares {
-    pub(crate) fn new(connections: usize) -> Arc<Self> {
+    /// For a pool of this size.
+    pub(crate) fn of_pool(connections: usize) -> Arc<Self> {
+        Shares::new(connections - connections / 4)
+    }
+
+    fn new(connections: usize) -> Arc<Self> {
         let (used, waiting) = (HashMap::new(), VecDeque::new());
         Arc::new(Shares { state: Mutex::new(State { free: connections, used, waiting }) })
     }
@@ -148,6 +154,18 @@ mod tests {
             let state = lock(&shares.state);
             assert_eq!((state.free, state.used.len()), (connections, 0));
             assert!(state.waiting.iter().all(|(_, calls)| calls.iter().all(|c| c.is_closed())));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_of_the_pool_is_for_calls_that_wait_for_no_locks() {
+        for (connections, for_kinds) in [(1, 1), (3, 3), (4, 3), (10, 8), (100, 75)] {
+            let shares = Shares::of_pool(connections);
+            let mut taken = Vec::new();
+            for kind in 0..100 {
+                taken.extend(take(&shares, kind).await);
+            }
+            assert_eq!(taken.len(), for_kinds);
         }
     }
 
