@@ -49,6 +49,7 @@ mod store;
 mod text;
 #[cfg(feature = "tls")]
 mod tls;
+mod trust;
 mod url;
 mod watch;
 

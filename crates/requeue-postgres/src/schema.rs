@@ -10,6 +10,7 @@
 use crate::database::{Database, Failure, OWN_PATH, Session};
 use crate::error::PostgresConnectError;
 use crate::statements::{Sql, in_schema};
+use crate::trust;
 use tokio_postgres::types::Type;
 
 /// The number of the format in the table `format`.
@@ -88,15 +89,12 @@ pub(crate) async fn open(database: &Database) -> Result<Migrated, PostgresConnec
     let mut session = database.session().await.map_err(failed)?;
     let facts = sql(
         "select pg_catalog.current_setting('server_version_num')::int, pg_catalog.current_setting('server_version'), \
-         pg_catalog.current_setting('server_encoding'), pg_catalog.pg_is_in_recovery(), \
-         (select pg_catalog.has_schema_privilege('public'::pg_catalog.name, n.oid, 'create') \
-          from pg_catalog.pg_namespace n where n.nspname operator(pg_catalog.=) $1)",
-        [Type::NAME],
+         pg_catalog.current_setting('server_encoding'), pg_catalog.pg_is_in_recovery()",
+        [],
     );
-    let facts = session.query(&facts, &[&schema]).await.map_err(failed)?;
+    let facts = session.query(&facts, &[]).await.map_err(failed)?;
     let (number, version): (i32, &str) = (facts[0].get(0), facts[0].get(1));
     let (encoding, is_replica): (&str, bool) = (facts[0].get(2), facts[0].get(3));
-    let is_open: Option<bool> = facts[0].get(4);
     let reason = if number < OLDEST {
         Some(format!("its version is {version}; 14 is the oldest supported one"))
     } else if encoding != "UTF8" {
@@ -104,14 +102,9 @@ pub(crate) async fn open(database: &Database) -> Result<Migrated, PostgresConnec
     } else if is_replica {
         let hint = "add all servers and target_session_attrs=read-write to the URL";
         Some(format!("it is a read-only replica; {hint}"))
-    } else if is_open == Some(true) {
-        // Their functions could have the names of ours, and fit better.
-        Some(format!(
-            "every role may create functions in the schema {schema:?}: use a schema of its own, or run \
-             `revoke create on schema {schema} from public`"
-        ))
     } else {
-        None
+        // Before anything of the schema is executed.
+        trust::problem(&mut session, &schema, database.options.migrate).await.map_err(failed)?
     };
     if let Some(reason) = reason {
         return Err(PostgresConnectError::Unfit { address, reason });
@@ -123,6 +116,12 @@ pub(crate) async fn open(database: &Database) -> Result<Migrated, PostgresConnec
         match create(&mut session, &schema).await {
             Ok(()) => {
                 session.commit().await.map_err(failed)?;
+                // A stranger may have created the schema since it was checked.
+                if let Some(reason) =
+                    trust::problem(&mut session, &schema, true).await.map_err(failed)?
+                {
+                    return Err(PostgresConnectError::Unfit { address, reason });
+                }
                 from = 0;
                 found = look(&mut session, &schema).await.map_err(failed)?;
             }

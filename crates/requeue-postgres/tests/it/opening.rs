@@ -71,6 +71,52 @@ fn a_schema_in_which_every_role_may_create_functions_is_refused() {
     assert!(matches!(refused(&SERVER.url(), options), PostgresConnectError::Unfit { .. }));
 }
 
+/// Its functions would run with the privileges of whoever connects.
+#[test]
+fn a_schema_of_a_stranger_is_refused_before_anything_of_it_is_executed() {
+    let (server, mut options) = (PostgresServer::start(), fresh());
+    let schema = options.schema.clone();
+    server.query(
+        "create role stranger login; create role app login; create role member login in role stranger; \
+         grant create on database requeue to stranger, app; create table stolen (who text); grant all on stolen to public",
+    );
+    let url = |role: &str| format!("postgres://{role}@{}/requeue", server.address());
+    // It looks as if it was created by requeue, with a function that is called first.
+    drop(connect(&url("stranger"), options.clone()));
+    server.query(&format!(
+        "set role stranger; grant usage on schema {schema} to public; \
+         grant all on all tables in schema {schema} to public; \
+         create or replace function {schema}._recount_if_moved() returns void language sql as \
+         $$ insert into public.stolen values (current_user) $$"
+    ));
+    for role in ["app", "requeue"] {
+        let error = refused(&url(role), options.clone());
+        assert!(matches!(error, PostgresConnectError::Unfit { .. }), "{error}");
+        let reason = format!("the schema {schema:?} belongs to the role stranger");
+        assert!(error.to_string().contains(&reason), "{error}");
+    }
+    // As `requeue stats` connects. A superuser has to choose the role.
+    options.migrate = false;
+    let error = refused(&url("requeue"), options.clone()).to_string();
+    assert!(error.contains("options=-crole%3Dstranger"), "{error}");
+    assert_eq!(server.query("select count(*) from stolen"), "0");
+    let chosen = format!("{}?options=-crole%3Dstranger", url("requeue"));
+    drop(connect(&chosen, options.clone()));
+    // Whoever says that the tables belong to another role trusts it, and so does a member.
+    for (role, migrate) in [("app", false), ("member", true)] {
+        options.migrate = migrate;
+        drop(connect(&url(role), options.clone()));
+    }
+    let who = server.query("select string_agg(distinct who, ' ' order by who) from stolen");
+    assert_eq!(who, "app member stranger");
+
+    // The same is true for roles that may create functions in it.
+    server.query(&format!("set role stranger; grant create on schema {schema} to app"));
+    options.migrate = true;
+    let error = refused(&url("stranger"), options).to_string();
+    assert!(error.contains("app may create functions in the schema"), "{error}");
+}
+
 #[test]
 fn without_migrations_the_tables_have_to_be_there() {
     let mut options = fresh();

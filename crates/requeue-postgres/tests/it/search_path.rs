@@ -215,7 +215,8 @@ fn overloads_that_fit_better_are_not_called() {
     shop.run(&format!("select {schema}.put('mail', 'secret', 'card 1234')"));
     assert_eq!(planted.stolen(), "", "what an application has called");
 
-    // As `requeue stats` and `requeue postgres check` with the role of a superuser.
+    // As `requeue stats` and `requeue postgres check` with the role of a superuser, who has to be a member of the owner.
+    planted.server.query("grant service to requeue");
     let superuser = planted.store("requeue");
     block_on(superuser.kinds()).expect("the server is up");
     assert!(block_on(superuser.get(kind(), id("secret"))).expect("the server is up").is_some());
