@@ -1,7 +1,10 @@
 //! Changes without a receipt: cancel, run now, revive, reschedule.
 
+use crate::jobs_table::JobsTable;
+use crate::locked::Patience;
 use crate::rules_call::Load;
 use crate::store::Shared;
+use requeue_jobs::rules::KindState;
 use requeue_jobs::{BatchResults, Change, ChangeError, Changed, Kind, StoreError, check_changes};
 use std::collections::HashMap;
 
@@ -15,11 +18,12 @@ impl Shared {
         for (n, change) in changes.iter().enumerate() {
             by_kind.entry(&change.kind).or_default().push(n);
         }
-        let kinds = by_kind.len();
+        let (kinds, patience) = (by_kind.len(), Patience::new());
         let mut results: Vec<Option<Result<Changed, ChangeError>>> =
             changes.iter().map(|_| None).collect();
         for (kind, entries) in by_kind {
-            let changed = self.unless_removed(|| self.change_of_kind(kind, &changes, &entries));
+            let changed =
+                self.unless_removed(|| self.change_of_kind(kind, &changes, &entries, &patience));
             let changed: Vec<Result<Changed, ChangeError>> = match changed.await {
                 Ok(changed) => changed,
                 Err(error) if kinds == 1 => return Err(error),
@@ -37,6 +41,7 @@ impl Shared {
         kind: &Kind,
         changes: &[Change],
         entries: &[usize],
+        patience: &Patience,
     ) -> Result<Vec<Result<Changed, ChangeError>>, StoreError> {
         let Some(kind) = self.kind(kind).await? else {
             let absent = |n: &usize| {
@@ -45,12 +50,10 @@ impl Shared {
             };
             return Ok(entries.iter().map(absent).collect());
         };
-        let ids = entries.iter().map(|n| changes[*n].id.clone()).collect();
-        let load = Load { ids, ..Load::default() };
-        self.with_rules(&kind, &load, |state, now| {
-            let change = |n: &usize| state.change(changes[*n].clone(), now);
-            entries.iter().map(change).collect()
-        })
-        .await
+        let ids: Vec<_> = entries.iter().map(|n| &changes[*n].id).collect();
+        let change = |state: &mut KindState<JobsTable>, n: usize, now| {
+            state.change(changes[entries[n]].clone(), now)
+        };
+        self.with_rules_each(&kind, &ids, &Load::default(), patience, change).await
     }
 }

@@ -33,6 +33,7 @@ mod in_transaction;
 mod jobs_table;
 mod kinds;
 mod list;
+mod locked;
 mod marks;
 mod options;
 mod put;

@@ -1,10 +1,12 @@
 //! Puts: one statement for all jobs of a kind in a batch.
 
 use crate::database::Failure;
+use crate::locked::{Patience, is_locked};
 use crate::rows::{
     damaged, number, stored_duration, stored_number, stored_time, stored_type, time,
 };
 use crate::rules_call::Load;
+use crate::statements::Statements;
 use crate::store::{KindRef, Shared};
 use crate::text::escape;
 use futures_util::future::join_all;
@@ -23,6 +25,7 @@ const EXISTS: i16 = 5;
 const OTHER_GENERATION: i16 = 6;
 const NEAR_LIMIT: i16 = 7;
 const TOO_LATE: i16 = 8;
+const LOCKED: i16 = 9;
 
 /// How many kinds of a batch are put concurrently.
 const KINDS_AT_ONCE: usize = 4;
@@ -170,11 +173,12 @@ impl Shared {
             // If it fails, it is tried again for each kind.
             drop(self.make_for_puts(&puts).await);
         }
+        let patience = &Patience::new();
         let mut results = Vec::with_capacity(by_kind.len());
         for kinds in by_kind.chunks(KINDS_AT_ONCE) {
             let of_kinds = kinds.iter().map(|(kind, entries)| {
                 let puts: Vec<&Put> = entries.iter().map(|n| &puts[*n]).collect();
-                async move { self.unless_removed(|| self.put_of_kind(kind, &puts)).await }
+                async move { self.unless_removed(|| self.put_of_kind(kind, &puts, patience)).await }
             });
             results.extend(join_all(of_kinds).await);
         }
@@ -203,7 +207,7 @@ impl Shared {
     }
 
     /// Creates the kinds of a batch in one statement. Puts that may fail are left for later.
-    async fn make_for_puts(&self, puts: &[Put]) -> Result<(), StoreError> {
+    async fn make_for_puts(&self, puts: &[Put]) -> Result<(), Failure> {
         let certain = puts.iter().filter(|put| {
             !matches!(put.condition, Some(Condition::IfGeneration(_)))
                 && matches!(put.due, Due::Now)
@@ -217,6 +221,7 @@ impl Shared {
         &self,
         kind: &Kind,
         puts: &[&Put],
+        patience: &Patience,
     ) -> Result<Vec<Result<Placed, PutError>>, StoreError> {
         let mut results: Vec<Option<Result<Placed, PutError>>> =
             puts.iter().map(|_| None).collect();
@@ -239,20 +244,30 @@ impl Shared {
                 }
                 // An entry with a condition may follow the entry that creates its job.
                 results.iter_mut().for_each(|result| *result = None);
-                self.made(kind).await?
+                self.made_within(kind, patience).await?
             }
         };
         // A statement contains each id once, and the next begins with the entry that repeats one: an entry that overtook
         // others would get a lower generation than they.
-        let mut begin = 0;
+        let (mut begin, mut locked) = (0, HashSet::new());
         while begin < puts.len() {
             let mut seen = HashSet::new();
             let count = puts[begin..].iter().take_while(|put| seen.insert(&put.id)).count();
-            let end = begin + count;
-            match self.put_distinct(&kind, &puts[begin..end]).await {
+            // The call has waited long enough for jobs that were locked before.
+            let (skipped, entries): (Vec<usize>, Vec<usize>) =
+                (begin..begin + count).partition(|n| locked.contains(&puts[*n].id));
+            for n in skipped {
+                results[n] = Some(Err(is_locked(&kind.name, &puts[n].id).into()));
+            }
+            let distinct: Vec<&Put> = entries.iter().map(|n| puts[*n]).collect();
+            match self.put_distinct(&kind, &distinct, patience).await {
                 Ok(placed) => {
-                    for (result, placed) in results[begin..end].iter_mut().zip(placed) {
-                        *result = Some(placed);
+                    for (n, placed) in entries.into_iter().zip(placed) {
+                        if placed.is_none() {
+                            locked.insert(&puts[n].id);
+                        }
+                        let is_locked = || Err(is_locked(&kind.name, &puts[n].id).into());
+                        results[n] = Some(placed.unwrap_or_else(is_locked));
                     }
                 }
                 Err(error) if begin == 0 => return Err(error),
@@ -261,33 +276,75 @@ impl Shared {
                     break;
                 }
             }
-            begin = end;
+            begin += count;
         }
         Ok(results.into_iter().map(|result| result.expect("each entry was put")).collect())
     }
 
-    /// Puts jobs of one kind with distinct ids.
+    /// Puts jobs of one kind with distinct ids. `None`: an open transaction has locked the job.
     async fn put_distinct(
         &self,
         kind: &KindRef,
         puts: &[&Put],
-    ) -> Result<Vec<Result<Placed, PutError>>, StoreError> {
-        let (columns, test) = (PutColumns::new(puts), self.test_time());
-        let rows = self
-            .database
-            .query_of(kind.number, &self.statements.put, &columns.params(&test, &kind.number))
-            .await;
-        let rows = rows.map_err(Failure::for_write)?;
+        patience: &Patience,
+    ) -> Result<Vec<Option<Result<Placed, PutError>>>, StoreError> {
+        let mut results: Vec<Option<Result<Placed, PutError>>> =
+            puts.iter().map(|_| None).collect();
+        let mut left: Vec<usize> = (0..puts.len()).collect();
+        let mut skips_locked = patience.has_met_lock();
+        while !left.is_empty() {
+            let those: Vec<&Put> = left.iter().map(|n| puts[*n]).collect();
+            let (columns, test) = (PutColumns::new(&those), self.test_time());
+            let Statements { put_soon, put_unlocked, .. } = &self.statements;
+            let sql = if skips_locked { put_unlocked } else { put_soon };
+            let params = columns.params(&test, &kind.number);
+            let placed = match self.database.query_of(kind.number, sql, &params).await {
+                Ok(rows) => self.placed(kind, &those, &columns.ids, &rows).await,
+                Err(Failure::Locked(_)) => Ok(those.iter().map(|_| None).collect()),
+                Err(failure) => Err(failure.for_write()),
+            };
+            match placed {
+                Ok(placed) => left.iter().zip(placed).for_each(|(n, placed)| results[*n] = placed),
+                Err(error) if left.len() == puts.len() => return Err(error),
+                Err(error) => {
+                    left.iter().for_each(|n| results[*n] = Some(Err(error.clone().into())));
+                }
+            }
+            let count = left.len();
+            left.retain(|n| results[*n].is_none());
+            // The others are put first.
+            let has_others = !skips_locked && count > 1;
+            if !left.is_empty() && !has_others && !patience.pause().await {
+                break;
+            }
+            // A single job waits in the queue of those who want its lock.
+            skips_locked = left.len() > 1;
+        }
+        Ok(results)
+    }
+
+    /// Reads the results of a statement that puts jobs.
+    async fn placed(
+        &self,
+        kind: &KindRef,
+        puts: &[&Put],
+        ids: &[String],
+        rows: &[Row],
+    ) -> Result<Vec<Option<Result<Placed, PutError>>>, StoreError> {
         let by_id: HashMap<&str, &Row> = rows.iter().map(|row| (row.get(0), row)).collect();
         let mut results = Vec::new();
-        for (put, id) in puts.iter().zip(&columns.ids) {
+        for (put, id) in puts.iter().zip(ids) {
             let row = by_id.get(id.as_str()).ok_or_else(|| damaged("a put without an outcome"))?;
+            if row.get::<_, i16>(1) == LOCKED {
+                results.push(None);
+                continue;
+            }
             match outcome(put, row).transpose() {
-                Some(result) => results.push(result),
+                Some(result) => results.push(Some(result)),
                 None => return self.put_by_rules(kind, puts).await,
             }
         }
-        let soonest = puts.iter().zip(&results).filter(|(_, result)| result.is_ok());
+        let soonest = puts.iter().zip(&results).filter(|(_, result)| matches!(result, Some(Ok(_))));
         let soonest = soonest.map(|(put, _)| match put.due {
             Due::Now => Duration::ZERO,
             Due::After(delay) => delay,
@@ -304,11 +361,11 @@ impl Shared {
         &self,
         kind: &KindRef,
         puts: &[&Put],
-    ) -> Result<Vec<Result<Placed, PutError>>, StoreError> {
+    ) -> Result<Vec<Option<Result<Placed, PutError>>>, StoreError> {
         let ids = puts.iter().map(|put| put.id.clone()).collect();
         let load = Load { ids, exclusive: true, ..Load::default() };
         self.with_rules(kind, &load, |state, now| {
-            puts.iter().map(|put| state.put((*put).clone(), now)).collect()
+            puts.iter().map(|put| Some(state.put((*put).clone(), now))).collect()
         })
         .await
     }

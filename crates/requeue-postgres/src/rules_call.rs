@@ -8,6 +8,7 @@
 
 use crate::database::{Failure, Session};
 use crate::jobs_table::{Changes, JobsTable};
+use crate::locked::Patience;
 use crate::rows::{self, number, stored_number, stored_time, time};
 use crate::settings;
 use crate::store::{KindRef, Shared};
@@ -34,24 +35,29 @@ pub(crate) struct Load {
     pub(crate) exclusive: bool,
     /// Whether the call takes or returns tokens of a rate limit.
     pub(crate) uses_tokens: bool,
-    /// Whether to wait only a moment for jobs that other transactions have locked.
-    pub(crate) is_impatient: bool,
     /// Generations and fences that were imported.
     pub(crate) raise: Option<(u64, u64)>,
 }
 
 impl Shared {
-    /// Runs rules on locked jobs. `act` is called again if another transaction interferes.
+    /// Runs rules on locked jobs. `act` is called again if another transaction interferes. A job that an open transaction has
+    /// locked makes this unavailable after a second.
     pub(crate) async fn with_rules<T: Send>(
         &self,
         kind: &KindRef,
         load: &Load,
-        act: impl FnMut(&mut KindState<JobsTable>, Timestamp) -> T + Send,
+        mut act: impl FnMut(&mut KindState<JobsTable>, Timestamp) -> T + Send,
     ) -> Result<T, StoreError> {
-        self.try_with_rules(kind, load, act).await.map_err(StoreError::from)
+        let patience = Patience::new();
+        loop {
+            match self.try_with_rules(kind, load, &mut act).await {
+                Err(RulesError::Locked(_)) if patience.pause().await => {}
+                result => return result.map_err(StoreError::from),
+            }
+        }
     }
 
-    /// As [`with_rules`](Shared::with_rules), but the caller learns whether jobs were locked.
+    /// As [`with_rules`](Shared::with_rules), but waits only a moment for jobs that other transactions have locked.
     pub(crate) async fn try_with_rules<T: Send>(
         &self,
         kind: &KindRef,
@@ -108,8 +114,7 @@ impl Shared {
             let mut ids: Vec<_> = load.ids.iter().map(|id| escape(id.as_str())).collect();
             ids.sort_unstable();
             ids.dedup();
-            let lock = if load.is_impatient { &sql.lock_jobs_soon } else { &sql.lock_jobs };
-            rows.extend(session.query(lock, &[&kind.number, &ids]).await?);
+            rows.extend(session.query(&sql.lock_jobs, &[&kind.number, &ids]).await?);
         }
         if let Some((pending, leased)) = load.claimable {
             let (from, bytes) = (if pending > 0 { 0 } else { 10 }, MAX_RESULT_BYTES as i64);

@@ -2,24 +2,28 @@
 
 use crate::acks::AckBatch;
 use crate::database::Failure;
+use crate::jobs_table::JobsTable;
+use crate::locked::{Patience, is_locked};
 use crate::rows::{stored_duration, stored_number, time};
-use crate::rules_call::{Load, RulesError};
+use crate::rules_call::Load;
 use crate::store::{KindRef, Shared};
 use crate::text::escape;
-use requeue_jobs::rules::{check_result, check_settlements};
+use requeue_jobs::rules::{KindState, check_result, check_settlements};
 use requeue_jobs::{
     BatchResults, Due, Invalid, Kind, Receipt, Settle, SettleError, Settled, Settlement,
     StoreError, Timestamp, check_lease,
 };
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::sleep;
+use tokio_postgres::types::ToSql;
 
-/// How often a batch is settled again without the jobs that were locked.
-const REPEATS: usize = 3;
+/// How long extensions wait before each attempt for jobs that other transactions have locked. Most transactions are shorter.
+const PAUSES_MS: [u64; 4] = [0, 10, 30, 60];
 
-/// How long an extension waits for jobs that other transactions have locked. Most transactions are shorter.
-const PAUSES_MS: [u64; 3] = [10, 30, 60];
+/// The positions of the entries of a kind, and the kind, if there is one.
+type EntriesOfKind = (Vec<usize>, Result<Option<KindRef>, StoreError>);
 
 type Results = Vec<Option<Result<Settled, SettleError>>>;
 
@@ -37,24 +41,20 @@ impl Shared {
                 Err(invalid) => results[n] = Some(Err(invalid.into())),
             }
         }
-        let kinds = by_kind.len();
+        let (kinds, patience) = (by_kind.len(), Patience::new());
         let mut settled = Vec::new();
-        // Extensions first: they wait for no other transaction.
         for (kind, entries) in by_kind {
-            let found = match self.kind(kind).await {
-                Ok(Some(kind)) => {
-                    let extended = self.extend(&kind, &settlements, &entries, &mut results).await;
-                    extended.map(|()| Some(kind))
-                }
-                other => other,
-            };
-            settled.push((entries, found));
+            settled.push((entries, self.kind(kind).await));
         }
+        // Extensions first: they wait for no other transaction.
+        self.extend_all(&settlements, &mut settled, &mut results).await;
         for (entries, found) in settled {
             let missing = self.database.missing_kinds();
             let mut settled = match &found {
                 Ok(Some(kind)) => {
-                    self.settle_of_kind(kind, &settlements, &entries, &mut results).await.map(Some)
+                    let settling =
+                        self.settle_of_kind(kind, &settlements, &entries, &mut results, &patience);
+                    settling.await.map(Some)
                 }
                 other => other.clone().map(|_| None),
             };
@@ -91,65 +91,24 @@ impl Shared {
         settlements: &[Settle],
         entries: &[usize],
         results: &mut Results,
+        patience: &Patience,
     ) -> Result<(), StoreError> {
-        if are_distinct(settlements, entries) {
+        // Each attempt would wait a moment for the locks of this kind.
+        if are_distinct(settlements, entries) && !patience.has_met_lock() {
             self.ack(kind, settlements, entries, results).await?;
         }
-        let mut repeats = 0;
-        loop {
-            let left: Vec<usize> =
-                entries.iter().copied().filter(|n| results[*n].is_none()).collect();
-            if left.is_empty() {
-                return Ok(());
-            }
-            let actions: Vec<&Settle> = left.iter().map(|n| &settlements[*n]).collect();
-            let load = Load {
-                ids: actions.iter().map(|settle| settle.receipt.id().clone()).collect(),
-                oldest: true,
-                uses_tokens: actions.iter().any(|settle| settle.action == Settlement::Release),
-                is_impatient: true,
-                ..Load::default()
-            };
-            let settled = self
-                .try_with_rules(kind, &load, |state, now| {
-                    let settle = |settle: &&Settle| state.settle((*settle).clone(), now);
-                    actions.iter().map(settle).collect::<Vec<_>>()
-                })
-                .await;
-            match settled {
-                Ok(settled) => {
-                    left.into_iter().zip(settled).for_each(|(n, result)| results[n] = Some(result));
-                    return Ok(());
-                }
-                // The others are settled without the jobs that are locked.
-                Err(RulesError::Locked(_)) if repeats < REPEATS => {
-                    repeats += 1;
-                    self.skip_locked(kind, settlements, &left, results).await?;
-                }
-                Err(error) => return Err(error.into()),
-            }
+        let left: Vec<usize> = entries.iter().copied().filter(|n| results[*n].is_none()).collect();
+        if left.is_empty() {
+            return Ok(());
         }
-    }
-
-    /// Reports the entries as unavailable whose jobs other transactions have locked.
-    async fn skip_locked(
-        &self,
-        kind: &KindRef,
-        settlements: &[Settle],
-        entries: &[usize],
-        results: &mut Results,
-    ) -> Result<(), StoreError> {
-        let id = |n: &usize| escape(settlements[*n].receipt.id().as_str());
-        let ids: Vec<_> = entries.iter().map(id).collect();
-        let sql = &self.statements.locked_jobs;
-        let rows = self.database.query_of(kind.number, sql, &[&kind.number, &ids]).await;
-        let rows = rows.map_err(Failure::for_read)?;
-        let locked: HashSet<&str> = rows.iter().map(|row| row.get(0)).collect();
-        for n in entries {
-            if locked.contains(&*id(n)) {
-                results[*n] = Some(Err(is_locked(&settlements[*n])));
-            }
-        }
+        let ids: Vec<_> = left.iter().map(|n| settlements[*n].receipt.id()).collect();
+        let releases = |n: &usize| settlements[*n].action == Settlement::Release;
+        let load = Load { oldest: true, uses_tokens: left.iter().any(releases), ..Load::default() };
+        let settle = |state: &mut KindState<JobsTable>, n: usize, now| {
+            state.settle(settlements[left[n]].clone(), now)
+        };
+        let settled = self.with_rules_each(kind, &ids, &load, patience, settle).await?;
+        left.iter().zip(settled).for_each(|(n, result)| results[*n] = Some(result));
         Ok(())
     }
 
@@ -185,74 +144,95 @@ impl Shared {
 
     /// Extends leases of jobs that were not cancelled. Others are left for the rules. A job that another transaction has locked for
     /// longer than a moment is reported as unavailable: waiting for it would let the other leases expire.
+    async fn extend_all(
+        &self,
+        settlements: &[Settle],
+        kinds: &mut [EntriesOfKind],
+        results: &mut Results,
+    ) {
+        let of_kind = |entries: &Vec<usize>| match are_distinct(settlements, entries) {
+            true => extensions(settlements, entries),
+            false => Vec::new(),
+        };
+        let mut left: Vec<_> = kinds.iter().map(|(entries, _)| of_kind(entries)).collect();
+        for pause in PAUSES_MS {
+            // All of them fail at the same time, if at all.
+            sleep(Duration::from_millis(pause)).await;
+            for ((_, found), left) in kinds.iter_mut().zip(&mut left) {
+                if let Ok(Some(kind)) = found
+                    && !left.is_empty()
+                    && let Err(error) = self.extend(kind, settlements, left, results).await
+                {
+                    *found = Err(error);
+                }
+            }
+            if left.iter().all(Vec::is_empty) {
+                return;
+            }
+        }
+        for (_, n, _) in left.into_iter().flatten() {
+            let receipt = &settlements[n].receipt;
+            results[n].get_or_insert_with(|| Err(is_locked(receipt.kind(), receipt.id()).into()));
+        }
+    }
+
+    /// Extends leases. Leaves those whose jobs other transactions have locked.
     async fn extend(
         &self,
         kind: &KindRef,
         settlements: &[Settle],
-        entries: &[usize],
+        left: &mut Vec<Extension<'_>>,
         results: &mut Results,
     ) -> Result<(), StoreError> {
-        if !are_distinct(settlements, entries) {
-            return Ok(());
-        }
-        let mut extended = Vec::new();
-        for n in entries.iter().copied() {
-            if let Settlement::Extend(length) = settlements[n].action {
-                extended.push((escape(settlements[n].receipt.id().as_str()), n, length));
-            }
-        }
-        if extended.is_empty() {
-            return Ok(());
-        }
-        extended.sort_unstable();
         let test = self.test_time();
-        for pause in PAUSES_MS.into_iter().map(Some).chain([None]) {
-            let ids: Vec<&str> = extended.iter().map(|(id, ..)| &**id).collect();
-            let (fences, nonces) =
-                leases(extended.iter().map(|(_, n, _)| &settlements[*n].receipt));
-            let lengths: Vec<Option<i64>> =
-                extended.iter().map(|(_, _, length)| length.map(stored_duration)).collect();
-            let rows = self
-                .database
-                .query_of(
-                    kind.number,
-                    &self.statements.extend,
-                    &[&test, &kind.number, &ids, &fences, &nonces, &lengths],
-                )
-                .await
-                .map_err(Failure::for_write)?;
-            let ends: HashMap<&str, Option<i64>> =
-                rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-            extended.retain(|(id, n, _)| {
-                if let Some(Some(ends_at)) = ends.get(&**id) {
-                    results[*n] = Some(Ok(Settled::Extended(time(*ends_at))));
-                }
-                ends.get(&**id) == Some(&None)
-            });
-            match pause {
-                _ if extended.is_empty() => break,
-                Some(pause) => sleep(Duration::from_millis(pause)).await,
-                None => {
-                    for (_, n, _) in &extended {
-                        results[*n] = Some(Err(is_locked(&settlements[*n])));
-                    }
-                }
+        let ids: Vec<&str> = left.iter().map(|(id, ..)| &**id).collect();
+        let (fences, nonces) = leases(left.iter().map(|(_, n, _)| &settlements[*n].receipt));
+        let lengths: Vec<Option<i64>> =
+            left.iter().map(|(_, _, length)| length.map(stored_duration)).collect();
+        // It waits for no locks, so it does not need a share of its kind's connections.
+        let sql = &self.statements.extend;
+        let params: [&(dyn ToSql + Sync); 6] =
+            [&test, &kind.number, &ids, &fences, &nonces, &lengths];
+        let extended = self.database.query(sql, &params).await;
+        let rows = match extended {
+            Ok(rows) => rows,
+            Err(failure) => {
+                left.clear();
+                return Err(failure.for_write());
             }
-        }
+        };
+        let ends: HashMap<&str, Option<i64>> =
+            rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        left.retain(|(id, n, _)| {
+            if let Some(Some(ends_at)) = ends.get(&**id) {
+                results[*n] = Some(Ok(Settled::Extended(time(*ends_at))));
+            }
+            ends.get(&**id) == Some(&None)
+        });
         Ok(())
     }
+}
+
+/// The stored id, the position in the batch, and the length of the lease.
+type Extension<'a> = (Cow<'a, str>, usize, Option<Duration>);
+
+/// Returns those of these entries that are extensions, in the order of their ids.
+fn extensions<'a>(settlements: &'a [Settle], entries: &[usize]) -> Vec<Extension<'a>> {
+    let of = |n: &usize| match settlements[*n].action {
+        Settlement::Extend(length) => {
+            Some((escape(settlements[*n].receipt.id().as_str()), *n, length))
+        }
+        _ => None,
+    };
+    let mut found: Vec<_> = entries.iter().filter_map(of).collect();
+    found.sort_unstable();
+    found
 }
 
 /// Whether each of these entries is about another job.
 fn are_distinct(settlements: &[Settle], entries: &[usize]) -> bool {
     let mut ids = HashSet::new();
     entries.iter().all(|n| ids.insert(settlements[*n].receipt.id()))
-}
-
-fn is_locked(settle: &Settle) -> SettleError {
-    let (kind, id) = (settle.receipt.kind(), settle.receipt.id());
-    let reason = format!("another transaction has locked job {id} of kind {kind}");
-    StoreError::Unavailable { reason }.into()
 }
 
 /// The fences and nonces of receipts, as they are stored.

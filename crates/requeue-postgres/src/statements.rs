@@ -59,6 +59,14 @@ statements! {
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
         INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
     ) = "select job_id, outcome, generation from requeue._put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    put_soon(
+        INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
+        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
+    ) = "select job_id, outcome, generation from requeue._put_soon($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    put_unlocked(
+        INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
+        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
+    ) = "select job_id, outcome, generation from requeue._put_unlocked($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
     reschedule(INT8, TEXT, TEXT, BYTEA, TEXT, INT8, INT8, INT2, INT8) =
         "select outcome, number from requeue._reschedule($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     cancel(TEXT, TEXT) = "select requeue.cancel($1, $2)";
@@ -74,7 +82,6 @@ statements! {
     /// Locks the kind, and returns its settings.
     lock_kind(INT4) = "select requeue._lock_kind($1)";
     lock_jobs(INT4, TEXT_ARRAY) = "select COLUMNS from requeue._lock($1, $2)";
-    lock_jobs_soon(INT4, TEXT_ARRAY) = "select COLUMNS from requeue._lock_soon($1, $2)";
     locked_jobs(INT4, TEXT_ARRAY) = "select requeue._locked($1, $2)";
     lock_claimable(INT8, INT4, INT4, INT4, INT4, INT8) =
         "select COLUMNS from requeue._lock_claimable($1, $2, $3, $4, $5, $6)";

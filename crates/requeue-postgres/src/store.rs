@@ -3,6 +3,7 @@
 use crate::acks::Acks;
 use crate::database::{Database, Failure};
 use crate::error::PostgresConnectError;
+use crate::locked::Patience;
 use crate::marks::Marks;
 use crate::options::Options;
 use crate::schema::{self, Migrated};
@@ -191,6 +192,9 @@ impl PostgresStore {
     }
 }
 
+/// In place of the number of a kind, for calls that create kinds: no kind has it.
+const NEW_KINDS: i32 = 0;
+
 /// How often a call is repeated whose kind was removed meanwhile.
 const REPEATS: usize = 3;
 
@@ -265,13 +269,17 @@ impl Shared {
     }
 
     /// Creates those of these kinds that do not exist, as far as the limit allows.
-    pub(crate) async fn make(&self, names: &[Kind]) -> Result<(), StoreError> {
-        let known = self.kinds_of(names).await?;
+    pub(crate) async fn make(&self, names: &[Kind]) -> Result<(), Failure> {
+        let known = self.known_kinds(names);
         let known: HashSet<&Kind> = known.iter().map(|kind| &kind.name).collect();
         let names: Vec<&str> =
             names.iter().filter(|name| !known.contains(name)).map(Kind::as_str).collect();
-        let rows = self.database.query(&self.statements.make_kinds, &[&names]).await;
-        for row in rows.map_err(Failure::for_read)? {
+        if names.is_empty() {
+            return Ok(());
+        }
+        // An open transaction may be creating one of them.
+        let sql = &self.statements.make_kinds;
+        for row in self.database.query_of(NEW_KINDS, sql, &[&names]).await? {
             if let (Ok(name), Some(number)) =
                 (Kind::with_reserved(row.get::<_, &str>(0)), row.get(1))
             {
@@ -283,10 +291,29 @@ impl Shared {
 
     /// Returns a kind, and creates it if there is none.
     pub(crate) async fn made(&self, name: &Kind) -> Result<KindRef, StoreError> {
-        if let Some(kind) = self.kind(name).await? {
-            return Ok(kind);
+        self.made_within(name, &Patience::new()).await
+    }
+
+    /// The same, for a call that has perhaps waited already.
+    pub(crate) async fn made_within(
+        &self,
+        name: &Kind,
+        patience: &Patience,
+    ) -> Result<KindRef, StoreError> {
+        loop {
+            if let Some(kind) = self.kind(name).await? {
+                return Ok(kind);
+            }
+            match self.make(std::slice::from_ref(name)).await {
+                Ok(()) => break,
+                Err(Failure::Locked(_)) if patience.pause().await => {}
+                Err(Failure::Locked(_)) => {
+                    let reason = format!("an open transaction is creating kind {name}");
+                    return Err(StoreError::Unavailable { reason });
+                }
+                Err(failure) => return Err(failure.for_read()),
+            }
         }
-        self.make(std::slice::from_ref(name)).await?;
         self.kind(name).await?.ok_or_else(|| {
             let (what, limit) = ("kinds", MAX_KINDS);
             Invalid::TooMany { what, count: limit + 1, limit }.into()

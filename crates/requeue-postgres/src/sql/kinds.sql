@@ -42,7 +42,7 @@ end $$;
 
 -- Creates kinds for the store, which does not wait for long if an open transaction is creating one of them.
 create function requeue._make_kinds(kinds text[]) returns table (kind text, kind_id int) language plpgsql
-set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
+set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 begin
   -- In this order, so that no two calls wait for each other.
   for kind in select k from unnest(kinds) k order by k loop

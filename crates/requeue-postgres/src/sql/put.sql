@@ -194,3 +194,32 @@ begin
     values (of_kind, made + revived + replaced, -revived, -replaced, greatest(highest, 0));
   end if;
 end $$;
+
+-- The same for the store, which has other things to do: fails if another transaction has locked one of the jobs for longer than
+-- `lock_timeout`.
+create function requeue._put_soon(of_test bigint, of_kind int, ids text[], bodies bytea[], content_types text[], delays bigint[],
+  dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[], conditions smallint[], expected bigint[])
+returns table (job_id text, outcome smallint, generation bigint) language plpgsql
+set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' set plan_cache_mode = force_generic_plan as $$
+begin
+  return query select * from requeue._put(of_test, of_kind, ids, bodies, content_types, delays, dues, priorities, modes, max_waits,
+    conditions, expected);
+end $$;
+
+-- The same, but jobs that other transactions have locked are left out: their outcome is 9. Each job is put on its own.
+create function requeue._put_unlocked(of_test bigint, of_kind int, ids text[], bodies bytea[], content_types text[], delays bigint[],
+  dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[], conditions smallint[], expected bigint[])
+returns table (job_id text, outcome smallint, generation bigint) language plpgsql
+set search_path = pg_catalog, pg_temp set lock_timeout = '5ms' as $$
+declare ends timestamptz := clock_timestamp() + interval '500 milliseconds';
+begin
+  for n in 1..cardinality(ids) loop
+    begin
+      return query select * from requeue._put(of_test, of_kind, ids[n:n], bodies[n:n], content_types[n:n], delays[n:n], dues[n:n],
+        priorities[n:n], modes[n:n], max_waits[n:n], conditions[n:n], expected[n:n]);
+    exception when lock_not_available then
+      if clock_timestamp() > ends then perform set_config('lock_timeout', '1ms', true); end if;
+      return query select ids[n], 9::smallint, null::bigint;
+    end;
+  end loop;
+end $$;

@@ -1,18 +1,11 @@
 -- What a call needs that runs the rules in the client: it locks jobs, reads the kind, and writes what became of them.
 
--- Locks and returns jobs by id, in the order of the ids.
+-- Locks and returns jobs by id, in the order of the ids. Fails if another transaction has locked one of them for longer than
+-- `lock_timeout`.
 create function requeue._lock(of_kind int, ids text[]) returns setof requeue.job language sql
-set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
-begin atomic
-  select j.* from unnest(ids) r (id)
-  cross join lateral (select * from requeue.job j where j.kind_id = of_kind and j.id = r.id for update) j;
-end;
-
--- The same. Fails if another transaction has locked one of them for longer than `lock_timeout`.
-create function requeue._lock_soon(of_kind int, ids text[]) returns setof requeue.job language sql
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
-set lock_timeout = '1s' as $$
+set lock_timeout = '100ms' as $$
   select j.* from unnest(ids) r (id)
   cross join lateral (select * from requeue.job j where j.kind_id = of_kind and j.id = r.id for update) j
 $$;
@@ -92,7 +85,8 @@ begin
 end $$;
 
 -- Writes what became of locked jobs: deletes some, changes others and adds new ones. A body that is null stays as it is.
--- Returns false if a new job exists already; the caller then rolls back and begins again.
+-- Returns false if a new job exists already; the caller then rolls back and begins again. Fails if an open transaction is creating
+-- one of the new jobs, for longer than `lock_timeout`.
 create function requeue._write(of_kind int, deleted text[], ids text[], are_new boolean[], lists smallint[], priorities smallint[],
   ats bigint[], places bigint[], dues bigint[], generations bigint[], created_ats bigint[], updated_ats bigint[],
   all_attempts int[], all_deaths int[], floors bigint[], first_put_ats bigint[], fences bigint[], nonces bigint[],
@@ -102,7 +96,7 @@ create function requeue._write(of_kind int, deleted text[], ids text[], are_new 
 returns boolean language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
-set plan_cache_mode = force_generic_plan as $$
+set lock_timeout = '100ms' set plan_cache_mode = force_generic_plan as $$
 declare
   added bigint := 0;
 begin

@@ -6,8 +6,8 @@ use crate::support::{
     put_all, settle, try_put,
 };
 use requeue_jobs::{
-    Change, ChangeKind, JobState, Jobs, Placed, PutError, PutOutcome, Settled, Settlement, Store,
-    StoreError,
+    Change, ChangeKind, Generation, JobState, Jobs, Placed, PutError, PutOutcome, Settled,
+    Settlement, Store, StoreError,
 };
 use requeue_postgres::PostgresStore;
 use requeue_testkit::block_on;
@@ -107,7 +107,8 @@ fn two_transactions_that_put_one_job_wait_for_each_other() {
     }
 }
 
-/// Puts a batch that takes its numbers, and then waits for a transaction. Meanwhile makes other calls.
+/// Puts a batch that takes its numbers, and then waits for a transaction. Meanwhile makes other calls. A call of the store would
+/// wait only for a moment: this is another application, which waits for as long as it takes.
 fn put_late<T>(
     store: &PostgresStore,
     schema: &str,
@@ -117,8 +118,13 @@ fn put_late<T>(
     let app = Application::connect(&SERVER.url());
     app.run("begin");
     app.put(store, jobs.put("mail", "a", "")).expect("the put succeeds");
+    let batch = format!(
+        "select string_agg(p.outcome || ' ' || p.generation, ',' order by array_position(array['d', 'c', 'a'], p.job_id)) \
+         from \"{schema}\".kind k cross join lateral \"{schema}\"._put(null, k.kind_id, array['d', 'c', 'a'], \
+         array['', '', '']::bytea[], null, null, null, null, null, null, null, null) p where k.name = 'mail'"
+    );
     let (results, other) = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| block_on(store.put(vec![put("d"), put("c"), put("a")])));
+        let waiting = scope.spawn(|| Application::connect(&SERVER.url()).run(&batch));
         let waits = format!(
             "select count(*) from pg_stat_activity where wait_event_type = 'Lock' \
              and query like '%\"{schema}\"._put%' and pid <> pg_backend_pid()"
@@ -126,9 +132,19 @@ fn put_late<T>(
         until("the batch waits", || SERVER.query(&waits) == "1");
         let other = meanwhile();
         app.run("commit");
-        (waiting.join().expect("no panic").expect("the server is up"), other)
+        (waiting.join().expect("no panic"), other)
     });
-    (results.into_iter().map(|result| result.expect("it is put")).collect(), other)
+    let placed = results.split(',').map(|result| {
+        let (outcome, generation) = result.split_once(' ').expect("two numbers");
+        let outcome = match outcome {
+            "0" => PutOutcome::Created,
+            "1" => PutOutcome::Updated,
+            "3" => PutOutcome::Coalesced,
+            other => panic!("{other}"),
+        };
+        Placed { outcome, generation: Generation(generation.parse().expect("a number")) }
+    });
+    (placed.collect(), other)
 }
 
 fn cancel(store: &PostgresStore, name: &str) {

@@ -2,16 +2,17 @@
 
 use crate::support::application::Application;
 use crate::support::{
-    LONG, SERVER, claim, claimed, connect, fresh, is_whole, kind, kind_named, put, put_all, put_of,
-    settle, try_put,
+    LONG, SERVER, claim, claim_of, claimed, connect, fresh, id, is_whole, kind, kind_named, put,
+    put_all, put_of, settle, try_put,
 };
 use requeue_jobs::{
-    ClaimedJob, Rate, Settings, Settle, SettleError, Settled, Settlement, Store, StoreError,
+    Body, ClaimedJob, Missed, Priority, Rate, Schedule, ScheduleCondition, Settings, Settle,
+    SettleError, Settled, Settlement, Store, StoreError, Tick, TickJob, Ticked, Timestamp,
 };
 use requeue_postgres::{Options, PostgresStore};
 use requeue_testkit::block_on;
-use requeue_testkit::servers::PostgresServer;
-use std::time::Duration;
+use requeue_testkit::servers::{PostgresServer, until};
+use std::time::{Duration, Instant};
 
 /// Options of a store that does not wait long, and has fewer connections than there are calls.
 fn impatient() -> Options {
@@ -108,6 +109,127 @@ fn calls_that_wait_for_a_locked_job_leave_connections_for_other_kinds() {
     assert!(placed.iter().any(Result::is_ok), "{placed:?}");
     let unknown = |put: &Result<_, _>| matches!(put, Err(StoreError::Unknown { .. }));
     assert!(!placed.iter().any(unknown), "{placed:?}");
+    is_whole(&store);
+}
+
+#[test]
+fn calls_that_wait_for_locked_jobs_of_many_kinds_leave_connections_for_others() {
+    let options = impatient();
+    let schema = options.schema.clone();
+    let store = connect(&SERVER.url(), options);
+    put_all(&store, vec![put("held")]);
+    let held = claimed(&store, 1, LONG).jobs.remove(0);
+    let app = Application::connect(&SERVER.url());
+    let kinds: Vec<_> = (0..12).map(|n| kind_named(&format!("kind-{n}"))).chain([kind()]).collect();
+    put_all(&store, kinds.iter().map(|kind| put_of(kind, "a")).collect());
+    app.run("begin");
+    for kind in &kinds {
+        app.run(&format!("select {schema}.cancel('{kind}', 'a')"));
+    }
+    let waiting: Vec<_> =
+        (0..3).flat_map(|_| &kinds).map(|kind| store.put(vec![put_of(kind, "a")])).collect();
+    for name in ["one", "two", "three"] {
+        try_put(&store, put_of(&kind_named(name), "a")).expect("it does not wait");
+        block_on(store.get(kind(), id("held"))).expect("it does not wait");
+        // Of a kind whose calls wait.
+        let extended = settle(&store, &held, Settlement::Extend(Some(LONG)));
+        assert!(matches!(extended, Ok(Settled::Extended(_))), "{extended:?}");
+    }
+    for put in waiting {
+        let put = block_on(put).expect("it is reported for the entry").remove(0);
+        let reason = put.expect_err("the job is locked").to_string();
+        assert!(reason.contains("has locked job a of kind"), "{reason}");
+    }
+    app.run("rollback");
+    is_whole(&store);
+}
+
+#[test]
+fn a_statement_that_has_timed_out_is_cancelled() {
+    let mut options = impatient();
+    let schema = options.schema.clone();
+    drop(connect(&SERVER.url(), options.clone()));
+    options.response_timeout = Duration::from_millis(500);
+    let store = connect(&SERVER.url(), options);
+    let app = Application::connect(&SERVER.url());
+    app.run(&format!("begin; lock table {schema}.job in access exclusive mode"));
+    let failed = block_on(store.get(kind(), id("a"))).expect_err("the table is locked");
+    assert!(failed.to_string().contains("no response within 500ms"), "{failed}");
+    let waits = format!(
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%\"{schema}\".job%'"
+    );
+    until("nothing waits for the lock", || SERVER.query(&waits) == "0");
+    app.run("rollback");
+    assert_eq!(block_on(store.get(kind(), id("a"))), Ok(None));
+}
+
+#[test]
+fn locked_jobs_of_many_kinds_delay_settlements_as_long_as_one() {
+    let options = impatient();
+    let schema = options.schema.clone();
+    let store = connect(&SERVER.url(), options);
+    let kinds: Vec<_> = (0..12).map(|n| kind_named(&format!("kind-{n}"))).collect();
+    let mut jobs = Vec::new();
+    for kind in &kinds {
+        put_all(&store, ["a", "b"].map(|id| put_of(kind, id)).into());
+        let claimed = block_on(store.claim(claim_of(kind, 2, LONG))).expect("the server is up");
+        jobs.extend(claimed.jobs);
+    }
+    assert_eq!(jobs.len(), 24);
+    let app = Application::connect(&SERVER.url());
+    app.run("begin");
+    for kind in &kinds {
+        app.run(&format!("select {schema}.put('{kind}', 'a', 'again')"));
+    }
+    let began = Instant::now();
+    let ack = |job: &ClaimedJob| Settle { receipt: job.receipt.clone(), action: Settlement::Ack };
+    let settled = block_on(store.settle(jobs.iter().map(ack).collect())).expect("some are free");
+    // A second for each kind would be twelve.
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    for (job, result) in jobs.iter().zip(&settled) {
+        let is_locked = job.id().as_str() == "a";
+        assert_eq!((is_unavailable(result), result.is_ok()), (is_locked, !is_locked));
+    }
+    app.run("rollback");
+    is_whole(&store);
+}
+
+#[test]
+fn a_run_of_a_schedule_whose_job_is_locked_is_unavailable_and_others_start() {
+    let options = impatient();
+    let schema = options.schema.clone();
+    let store = connect(&SERVER.url(), options);
+    let (now, next) = (Timestamp::from_millis(1_000), Timestamp::from_millis(2_000));
+    let tick = |name: &str| {
+        let job = TickJob { id: id(name), body: Body::default(), priority: Priority::default() };
+        let (kind, expected, put) = (kind(), now, Some(job));
+        block_on(store.tick(Tick { kind, id: id(name), expected, next, put }))
+    };
+    for name in ["existing", "new", "other"] {
+        let schedule = Schedule {
+            id: id(name),
+            when: "@hourly".to_owned(),
+            time_zone: "UTC".to_owned(),
+            body: Body::default(),
+            missed: Missed::One,
+            next: now,
+        };
+        let set = store.set_schedule(kind(), schedule, ScheduleCondition::Always);
+        assert_eq!(block_on(set), Ok(true));
+    }
+    put_all(&store, vec![put("existing")]);
+    let app = Application::connect(&SERVER.url());
+    app.run(&format!("begin; select {schema}.put('mail', 'existing', 'x')"));
+    app.run(&format!("select {schema}.put('mail', 'new', 'x')"));
+    for name in ["existing", "new"] {
+        let ticked = tick(name);
+        assert!(matches!(ticked, Err(StoreError::Unavailable { .. })), "{ticked:?}");
+    }
+    assert!(matches!(tick("other"), Ok(Ticked::Put(_))));
+    app.run("commit");
+    for name in ["existing", "new"] {
+        assert!(matches!(tick(name), Ok(Ticked::Put(_))));
+    }
     is_whole(&store);
 }
 

@@ -1,18 +1,21 @@
 //! A put in an open transaction locks nothing but its job: all other calls proceed while it is open.
 //!
-//! A call that waited would be reported as failed after the response timeout, which is short here.
+//! A call that waited for it would fail.
 
 use crate::support::application::Application;
 use crate::support::{
     LONG, SERVER, claim, claimed, connect, fresh, id, ids, is_whole, kind, kind_named, put,
     put_all, put_of, settle, try_put,
 };
+use futures_util::future::join_all;
 use requeue_jobs::{
-    Change, ChangeKind, ClaimedJob, Jobs, PutOutcome, Query, Settings, Settle, Settled, Settlement,
-    Store, StoreError,
+    Change, ChangeKind, Changed, ClaimedJob, Jobs, Placed, PutError, PutOutcome, Query, Settings,
+    Settle, Settled, Settlement, Store, StoreError,
 };
 use requeue_postgres::PostgresStore;
 use requeue_testkit::block_on;
+use requeue_testkit::servers::until;
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,23 +117,78 @@ fn a_kind_that_an_open_transaction_creates_with_sql_delays_only_puts_of_this_kin
     is_whole(&store);
 }
 
-/// A call that waits for a job too long has an unknown outcome. It takes effect once, if at all.
+/// It waits a moment. Most transactions are over then; otherwise nothing was done, and the caller can repeat it.
 #[test]
-fn a_put_of_the_same_job_waits_for_the_open_transaction() {
-    let mut options = fresh();
-    // Creates the tables.
-    drop(connect(&SERVER.url(), options.clone()));
-    options.response_timeout = Duration::from_secs(2);
-    let store = connect(&SERVER.url(), options);
-    let (jobs, app) = (Jobs::new(Arc::new(store.clone())), Application::connect(&SERVER.url()));
+fn a_put_of_the_same_job_is_unavailable_while_the_transaction_is_open() {
+    let (store, _, app) = start();
+    let jobs = Jobs::new(Arc::new(store.clone()));
     app.run("begin");
     app.put(&store, jobs.put("mail", "a", "")).expect("the put succeeds");
-    let waited = block_on(store.put(vec![put("a")]));
-    assert!(matches!(waited, Err(StoreError::Unknown { .. })), "{waited:?}");
-    // Other jobs of the process are not affected.
-    try_put(&store, put("b")).expect("it does not wait");
+    let waited = try_put(&store, put("a"));
+    assert!(is_unavailable(&waited), "{waited:?}");
+    // Other jobs of the process are not affected, also of the same batch.
+    let placed = block_on(store.put(["a", "b", "a", "c"].map(put).into())).expect("some are put");
+    for (n, placed) in placed.iter().enumerate() {
+        assert_eq!((is_unavailable(placed), placed.is_ok()), (n % 2 == 0, n % 2 == 1), "{n}");
+    }
     app.run("commit");
-    assert_eq!(ids(&store), ["a", "b"]);
+    assert_eq!(ids(&store), ["a", "b", "c"]);
+    assert_eq!(try_put(&store, put("a")).expect("it is committed").outcome, PutOutcome::Updated);
+    is_whole(&store);
+}
+
+fn is_unavailable(put: &Result<Placed, PutError>) -> bool {
+    matches!(put, Err(PutError::Store(StoreError::Unavailable { .. })))
+}
+
+#[test]
+fn a_put_of_the_same_job_waits_for_a_transaction_that_ends_soon() {
+    let (store, schema, app) = start();
+    put_all(&store, vec![put("a")]);
+    app.run(&format!("begin; select {schema}.cancel('mail', 'a')"));
+    let waiting = store.put(vec![put("b"), put("a")]);
+    let asked = format!(
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%{schema}%_put%'"
+    );
+    until("it waits", || SERVER.query(&asked) == "1");
+    app.run("commit");
+    for placed in block_on(waiting).expect("both are put") {
+        assert_eq!(placed.expect("it has no condition").outcome, PutOutcome::Created);
+    }
+    is_whole(&store);
+}
+
+#[test]
+fn single_puts_and_changes_of_a_client_do_not_wait_for_long_for_a_job_that_is_locked() {
+    let (store, schema, app) = start();
+    let jobs = Jobs::new(Arc::new(store.clone()));
+    let others: Vec<String> = (0..10).map(|n| format!("other-{n}")).collect();
+    for kind in ["mail", "other"] {
+        block_on(jobs.put(kind, "a", "").into_future()).expect("it is put");
+    }
+    app.run(&format!("begin; select {schema}.cancel('mail', 'a')"));
+    block_on(async {
+        // The client sends the first two alone, and the others together.
+        let locked = join_all((0..20).map(|_| jobs.put("mail", "a", "").into_future()));
+        let free = join_all(others.iter().map(|id| jobs.put("other", id, "").into_future()));
+        let new = join_all(others.iter().map(|kind| jobs.put(kind, "a", "").into_future()));
+        let (locked, free, new) = tokio::join!(locked, free, new);
+        assert!(locked.iter().all(is_unavailable), "{locked:?}");
+        for placed in free.into_iter().chain(new) {
+            placed.expect("it does not wait for the transaction");
+        }
+        let locked = join_all((0..20).map(|_| jobs.run_now("mail", "a")));
+        let free = join_all(others.iter().map(|id| jobs.cancel("other", id)));
+        let (locked, free) = tokio::join!(locked, free);
+        for changed in locked {
+            let reason = changed.expect_err("the job is locked").to_string();
+            assert!(reason.contains("has locked job a of kind mail"), "{reason}");
+        }
+        for changed in free {
+            assert_eq!(changed, Ok(Changed::Removed));
+        }
+    });
+    app.run("commit");
     is_whole(&store);
 }
 
