@@ -117,11 +117,19 @@ impl Shared {
         Reaped::sum(reaped)
     }
 
-    /// Removes kinds that have no jobs, settings and schedules.
+    /// Removes kinds that have no jobs, settings and schedules. Continues after those of the previous call: open transactions
+    /// may put jobs of them, and they then stay.
     async fn forget_idle_kinds(&self) -> Result<(), Failure> {
         let (sql, most) = (&self.statements, REAPED_AT_ONCE as i32);
         let mut gone = false;
-        for row in self.database.query(&sql.idle_kinds, &[&most]).await? {
+        let after = *lock(&self.idle_looked_at);
+        let idle = self.database.query(&sql.idle_kinds, &[&after, &most]).await?;
+        let is_last = idle.len() < REAPED_AT_ONCE;
+        *lock(&self.idle_looked_at) = match idle.last() {
+            Some(last) if !is_last => last.get(0),
+            _ => 0,
+        };
+        for row in idle {
             let number: i32 = row.get(0);
             let rows = self.database.query_of(number, &sql.forget, &[&number]).await?;
             gone |= rows[0].get::<_, bool>(0);

@@ -128,7 +128,7 @@ statements! {
         "select kind, next, null from requeue._peek($1, $2, $3, $4, $5) \
          union all select kind_id, 0, name from requeue.kind where name == any($6)";
     reap(INT8, INT4, INT4, INT8) = "select dropped, expired from requeue._reap($1, $2, $3, $4)";
-    idle_kinds(INT4) = "select requeue._idle_kinds($1)";
+    idle_kinds(INT4, INT4) = "select requeue._idle_kinds($1, $2)";
     forget(INT4) = "select requeue._forget($1)";
     kind_names() = "select name, kind_id from requeue.kind order by name";
 

@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) turns: Mutex<Turns>,
     /// The kind that the last reap ended with. The next reap continues after it.
     pub(crate) reaped: Mutex<Option<String>>,
+    /// The last kind without jobs that a reap has looked at.
+    pub(crate) idle_looked_at: Mutex<i32>,
     kinds: Mutex<KnownKinds>,
     /// Replaces the server's clock in tests.
     pub(crate) wall_clock: Option<WallClock>,
@@ -157,6 +159,7 @@ impl PostgresStore {
             watch: Arc::new(Watch::new(clock, poll_interval)),
             turns: Mutex::default(),
             reaped: Mutex::default(),
+            idle_looked_at: Mutex::default(),
             kinds: Mutex::default(),
             wall_clock,
         });

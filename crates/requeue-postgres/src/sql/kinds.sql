@@ -71,14 +71,14 @@ begin atomic
   where k.kind_id = of_kind;
 end;
 
--- Returns up to `most` kinds that seem to have no jobs, settings and schedules.
-create function requeue._idle_kinds(most int) returns setof int language sql
+-- Returns up to `most` kinds after a kind that seem to have no jobs, settings and schedules, in order.
+create function requeue._idle_kinds(after int, most int) returns setof int language sql
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
   select k.kind_id from requeue.kind k
   cross join lateral (select count(*) as count from (select from requeue.job j where j.kind_id = k.kind_id limit 1) j offset 0) j
   cross join lateral (select count(*) as count from (select from requeue.schedule s where s.kind_id = k.kind_id limit 1) s offset 0) s
-  where k.settings is null and j.count = 0 and s.count = 0 limit most
+  where k.kind_id > after and k.settings is null and j.count = 0 and s.count = 0 order by k.kind_id limit most
 $$;
 
 -- Removes a kind that has no jobs, settings and schedules, and returns whether it has done so. Its numbers raise those of all kinds

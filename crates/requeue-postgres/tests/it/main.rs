@@ -13,6 +13,7 @@ mod histories;
 mod idle;
 mod in_transaction;
 mod kills;
+mod kinds;
 mod locks;
 mod moved;
 mod open_transactions;
