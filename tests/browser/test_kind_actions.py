@@ -29,8 +29,7 @@ SETTINGS = {
     "Longest backoff": ("90m", "backoff.max", "1h30m"),
     "Jitter in percent": ("5", "backoff.jitter_percent", 5),
     "Concurrency": ("12", "concurrency", 12),
-    "Rate: jobs": ("1,000", "rate.jobs", 1000),
-    "Rate: per": ("1m", "rate.per", "1m"),
+    "Rate": ("1,000 / 1m", "rate.jobs", 1000),
     "Rate: burst": ("30", "rate.burst", 30),
     "Ageing": ("1h", "ageing", "1h"),
     "Keep dead jobs for": ("3d", "retention.age", "3d"),
@@ -57,15 +56,17 @@ def test_each_setting_is_saved_and_shown(page: Page, server: Server) -> None:
     assert notice(page).startswith("Saved the settings of settings.")
     for label, (_, path, expected) in SETTINGS.items():
         assert _setting(server.api, "settings", path) == expected, label
+    assert _setting(server.api, "settings", "rate.per") == "1m"
     open_page(page, "settings", kind="settings")
     for label, (_, _, expected) in SETTINGS.items():
-        assert page.get_by_label(label, exact=True).input_value() == str(expected), label
+        shown = "1000/1m" if label == "Rate" else str(expected)
+        assert page.get_by_label(label, exact=True).input_value() == shown, label
 
 
 def test_an_empty_field_removes_a_limit(page: Page, server: Server) -> None:
     server.api.set_kind("unlimited", concurrency=5, rate={"jobs": 1, "per": "1s"}, ageing="1m", keep_done={"for": "1d"})
     open_page(page, "settings", kind="unlimited")
-    for label in ["Concurrency", "Rate: jobs", "Rate: per", "Rate: burst", "Ageing", "Keep done jobs for"]:
+    for label in ["Concurrency", "Rate", "Rate: burst", "Ageing", "Keep done jobs for"]:
         page.get_by_label(label, exact=True).fill("")
     press(page, "Save")
     settings = server.api.get("/v1/kinds/unlimited/settings")
@@ -77,7 +78,7 @@ def test_an_empty_field_removes_a_limit(page: Page, server: Server) -> None:
     [
         ("Lease", "5", "without a unit"),
         ("Attempts", "many", "is not a whole number"),
-        ("Rate: jobs", "5", "both a number of jobs and a period"),
+        ("Rate", "5", "is not a rate: write jobs per time, such as 10/s or 100/1m"),
         ("Jitter in percent", "101", "100"),
     ],
 )
