@@ -27,6 +27,30 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// Reads the varint at `at`, and moves `at` behind it.
+#[inline]
+pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let first = *bytes.get(*at)?;
+    *at += 1;
+    if first < 0x80 {
+        return Some(u64::from(first));
+    }
+    let mut number = u64::from(first & 0x7f);
+    for shift in (7..64).step_by(7) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            return None;
+        }
+        number |= bits << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
 /// A reader of encoded bytes, from the front.
 pub(crate) struct Bytes<'a> {
     rest: &'a [u8],
@@ -48,19 +72,11 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn number(&mut self) -> Result<u64, Malformed> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7F);
-            if (bits << shift) >> shift != bits {
-                break;
-            }
-            number |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(Malformed("a number is too long"))
+        let mut at = 0;
+        let number = varint(self.rest, &mut at);
+        let number = number.ok_or(Malformed("a number is too long or cut short"))?;
+        self.rest = &self.rest[at..];
+        Ok(number)
     }
 
     pub(crate) fn number32(&mut self) -> Result<u32, Malformed> {
@@ -87,6 +103,13 @@ impl<'a> Bytes<'a> {
             self.rest.split_at_checked(len).ok_or(Malformed("the data ends too early"))?;
         self.rest = rest;
         Ok(bytes)
+    }
+
+    pub(crate) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (bytes, rest) =
+            self.rest.split_first_chunk().ok_or(Malformed("the data ends too early"))?;
+        self.rest = rest;
+        Ok(*bytes)
     }
 
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
@@ -136,6 +159,7 @@ mod tests {
     fn what_is_cut_short_or_too_long_is_no_number() {
         assert!(Bytes::new(&[0x80]).number().is_err());
         assert!(Bytes::new(&[0xFF; 9]).number().is_err());
+        assert!(Bytes::new(&[0xFF; 11]).number().is_err());
         assert!(
             Bytes::new(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2])
                 .number()

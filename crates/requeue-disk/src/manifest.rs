@@ -16,7 +16,7 @@
 //! The crc covers the manifest's number, then all of the file except the crc. A manifest is written
 //! completely, with a number that was never used before, and never changed.
 
-use crate::bytes::put_number;
+use crate::bytes::{Bytes, Malformed, put_bytes, put_number};
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
 use crate::format::{self, FORMAT};
@@ -24,7 +24,7 @@ use crate::log::LogEnd;
 use crate::tables::Version;
 use crate::tables::range_tombstones::{RangeTombstone, RangeTombstones};
 use crate::tables::run::Run;
-use crate::tables::table::{self, take, take_counted, take_varint};
+use crate::tables::table;
 use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"rq-man\r\n";
@@ -106,7 +106,7 @@ pub(crate) fn encode(number: u64, version: &Version, next_file: u64) -> Vec<u8> 
         bytes.extend_from_slice(&tombstone.below);
         put_number(&mut bytes, tombstone.upto);
     }
-    put_counted(&mut bytes, &version.blob);
+    put_bytes(&mut bytes, &version.blob);
     let length = (bytes.len() - HEAD) as u64;
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
@@ -120,18 +120,13 @@ fn put_run(bytes: &mut Vec<u8>, run: &Run) {
     for number in [run.lo, run.hi, run.generation.into(), run.clean] {
         put_number(bytes, number);
     }
-    put_counted(bytes, &run.from);
+    put_bytes(bytes, &run.from);
     put_number(bytes, run.tables.len() as u64);
     for table in &run.tables {
         put_number(bytes, table.number);
         put_number(bytes, table.bytes);
         bytes.extend_from_slice(&table.crc.to_le_bytes());
     }
-}
-
-fn put_counted(bytes: &mut Vec<u8>, counted: &[u8]) {
-    put_number(bytes, counted.len() as u64);
-    bytes.extend_from_slice(counted);
 }
 
 pub(crate) fn crc(number: u64, bytes: &[u8]) -> u32 {
@@ -166,30 +161,33 @@ impl Manifest {
         }
         let word = u32::from_le_bytes(std::array::from_fn(|i| bytes[8 + i]));
         format::check(&name, MAGIC, &bytes[..8], word)?;
-        let malformed = || damaged(HEAD as u64, "the manifest is malformed");
-        let (head, mut rest) = bytes.split_at(HEAD);
-        let length = u64::from_le_bytes(std::array::from_fn(|i| head[16 + i]));
-        if rest.len() as u64 != length {
-            return Err(malformed());
+        let malformed =
+            |Malformed(what)| damaged(HEAD as u64, &format!("the manifest is malformed: {what}"));
+        let length = u64::from_le_bytes(std::array::from_fn(|i| bytes[16 + i]));
+        if length != size - HEAD as u64 {
+            return Err(malformed(Malformed("its length is wrong")));
         }
-        let features = take_features(&mut rest).ok_or_else(malformed)?;
+        let mut rest = Bytes::new(&bytes[HEAD..]);
+        let features = take_features(&mut rest).map_err(malformed)?;
         format::check_features(&name, &features)?;
-        Manifest::decode(number, &mut rest).ok_or_else(malformed)
+        Manifest::decode(number, &mut rest).map_err(malformed)
     }
 
-    fn decode(number: u64, rest: &mut &[u8]) -> Option<Manifest> {
-        let mut next = || take_varint(rest);
+    fn decode(number: u64, rest: &mut Bytes<'_>) -> Result<Manifest, Malformed> {
+        let mut next = || rest.number();
         let (flushed_through, live, next_flush, next_file) = (next()?, next()?, next()?, next()?);
         let log_end = LogEnd { group: next()?, segment: next()? };
         let (due, ids) = (take_runs(rest)?, take_runs(rest)?);
         let mut range_tombstones = Vec::new();
-        for _ in 0..take_varint(rest)? {
-            let (prefix, below) = (*take(rest)?, *take(rest)?);
-            range_tombstones.push(RangeTombstone { prefix, below, upto: take_varint(rest)? });
+        for _ in 0..rest.number()? {
+            let (prefix, below) = (rest.fixed()?, rest.fixed()?);
+            range_tombstones.push(RangeTombstone { prefix, below, upto: rest.number()? });
         }
-        let range_tombstones = RangeTombstones::from_sorted(range_tombstones)?;
-        let blob = take_counted(rest)?.into();
-        rest.is_empty().then_some(Manifest {
+        let range_tombstones = RangeTombstones::from_sorted(range_tombstones)
+            .ok_or(Malformed("the range tombstones are not in order"))?;
+        let blob = rest.bytes()?.into();
+        rest.end()?;
+        Ok(Manifest {
             number,
             flushed_through,
             live,
@@ -256,26 +254,35 @@ impl Manifest {
 }
 
 /// The names of the features in use.
-fn take_features<'a>(rest: &mut &'a [u8]) -> Option<Vec<&'a str>> {
-    let count = take_varint(rest).filter(|count| *count <= MAX_FEATURES)?;
-    let name = |_| str::from_utf8(take_counted(rest)?).ok().filter(|name| name.len() <= MAX_NAME);
-    (0..count).map(name).collect()
+fn take_features<'a>(rest: &mut Bytes<'a>) -> Result<Vec<&'a str>, Malformed> {
+    let count = rest.number()?;
+    if count > MAX_FEATURES {
+        return Err(Malformed("there are too many features"));
+    }
+    let mut names = Vec::new();
+    for _ in 0..count {
+        names.push(rest.text()?);
+    }
+    if names.iter().any(|name| name.len() > MAX_NAME) {
+        return Err(Malformed("the name of a feature is too long"));
+    }
+    Ok(names)
 }
 
-fn take_runs(rest: &mut &[u8]) -> Option<Vec<RunRef>> {
+fn take_runs(rest: &mut Bytes<'_>) -> Result<Vec<RunRef>, Malformed> {
     let mut runs = Vec::new();
-    for _ in 0..take_varint(rest)? {
-        let mut next = || take_varint(rest);
+    for _ in 0..rest.number()? {
+        let mut next = || rest.number();
         let (lo, hi, generation, clean) = (next()?, next()?, next()?, next()?);
-        let generation = generation.try_into().ok()?;
-        let from = take_counted(rest)?.to_vec();
+        let generation = generation.try_into().map_err(|_| Malformed("a number is too large"))?;
+        let from = rest.bytes()?.to_vec();
         let run = Run { lo, hi, generation, clean, from, tables: Vec::new() };
         let mut tables = Vec::new();
-        for _ in 0..take_varint(rest)? {
-            let (number, bytes) = (take_varint(rest)?, take_varint(rest)?);
-            tables.push(TableRef { number, bytes, crc: u32::from_le_bytes(*take(rest)?) });
+        for _ in 0..rest.number()? {
+            let (number, bytes) = (rest.number()?, rest.number()?);
+            tables.push(TableRef { number, bytes, crc: u32::from_le_bytes(rest.fixed()?) });
         }
         runs.push(RunRef { run, tables });
     }
-    Some(runs)
+    Ok(runs)
 }

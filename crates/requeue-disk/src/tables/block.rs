@@ -7,8 +7,7 @@
 //!
 //! `shared` is the number of bytes that the key has in common with the one before; 0 at the start.
 
-use super::keys::varint;
-use crate::bytes::put_number;
+use crate::bytes::{put_number, varint};
 use std::ops::Range;
 
 /// Appends an entry whose key follows `last` in its block, and makes `last` its key.

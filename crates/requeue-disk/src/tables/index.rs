@@ -4,8 +4,7 @@
 //!   for each block: key length varint | last key | block length varint
 //! ```
 
-use super::keys::varint;
-use crate::bytes::put_number;
+use crate::bytes::{put_number, varint};
 use std::ops::Range;
 
 /// Kept in memory for every open table, therefore without an allocation per key.

@@ -5,7 +5,7 @@
 //!   ids:  kind u32 | id                             value: list u8, then at, seq, flush as varints
 //! ```
 
-use crate::bytes::put_number;
+use crate::bytes::{put_number, varint};
 use requeue_jobs::limits::MAX_ID_LEN;
 
 /// Bytes of a key of the due tree.
@@ -109,48 +109,9 @@ impl IdKey {
     }
 }
 
-/// Reads the varint at `at`, and moves `at` behind it.
-#[inline]
-pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
-    let first = *bytes.get(*at)?;
-    *at += 1;
-    if first < 0x80 {
-        return Some(u64::from(first));
-    }
-    let mut number = u64::from(first & 0x7f);
-    for shift in (7..64).step_by(7) {
-        let byte = *bytes.get(*at)?;
-        *at += 1;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            return None;
-        }
-        number |= bits << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_varint_comes_back_as_it_was() {
-        for shift in 0..64 {
-            for number in [(1_u64 << shift) - 1, 1 << shift, u64::MAX >> shift] {
-                let mut bytes = Vec::new();
-                put_number(&mut bytes, number);
-                let mut at = 0;
-                assert_eq!(varint(&bytes, &mut at), Some(number));
-                assert_eq!(at, bytes.len());
-                assert_eq!(varint(&bytes[..at - 1], &mut 0), None, "{number} cut short");
-            }
-        }
-        assert_eq!(varint(&[0xff; 11], &mut 0), None, "more than 64 bits");
-    }
 
     #[test]
     fn due_keys_sort_by_kind_list_time_and_turn() {

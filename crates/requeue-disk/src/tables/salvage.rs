@@ -14,10 +14,11 @@
 
 use super::block::{self, Value};
 use super::index::Index;
-use super::keys::{self, IdKey, JobLocation, ListPosition, varint};
+use super::keys::{self, IdKey, JobLocation, ListPosition};
 use super::range_tombstones::RangeTombstones;
 use super::table::{self, CRC, Table, TableEnd};
 use super::writer::Tree;
+use crate::bytes::varint;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError, chain};
 use crate::manifest::{Manifest, RunRef, TableRef};

@@ -16,8 +16,8 @@
 use super::block::{self, Value};
 use super::filter::Filter;
 use super::index::Index;
-use super::keys::{Order, Prefix, due_key, varint};
-use crate::bytes::put_number;
+use super::keys::{Order, Prefix, due_key};
+use crate::bytes::{Bytes, Malformed, put_bytes, put_number};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError};
 use crate::format::{self, FORMAT};
@@ -146,6 +146,7 @@ impl TableEnd {
         format::check(&name, MAGIC, &tail[12..], format)?;
         footer.truncate(footer_len as usize);
         let footer = Footer::decode(&footer)
+            .ok()
             .filter(|footer| footer.number == number)
             .ok_or_else(|| damaged(footer_at, "the footer is malformed"))?;
         let filter_at = footer_at.checked_sub(footer.filter_len);
@@ -303,8 +304,7 @@ impl Footer {
         let numbers = [self.number, self.entries, self.tombstones, self.index_len, self.filter_len];
         numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         for key in [&self.smallest, &self.largest] {
-            put_number(&mut bytes, key.len() as u64);
-            bytes.extend_from_slice(key);
+            put_bytes(&mut bytes, key);
         }
         put_number(&mut bytes, self.sections.len() as u64);
         for section in &self.sections {
@@ -341,50 +341,28 @@ impl Footer {
         !has_filter && sorted && ordered && counted && ends
     }
 
-    fn decode(bytes: &[u8]) -> Option<Footer> {
-        let (numbers, mut rest) = bytes.split_first_chunk::<40>()?;
-        let number = |i: usize| u64::from_le_bytes(std::array::from_fn(|b| numbers[i * 8 + b]));
-        let smallest = take_counted(&mut rest)?.to_vec();
-        let largest = take_counted(&mut rest)?.to_vec();
-        let count = take_varint(&mut rest)?;
+    fn decode(bytes: &[u8]) -> Result<Footer, Malformed> {
+        let mut bytes = Bytes::new(bytes);
+        let mut number = || bytes.fixed().map(u64::from_le_bytes);
+        let (file, entries, tombstones) = (number()?, number()?, number()?);
+        let (index_len, filter_len) = (number()?, number()?);
+        let (smallest, largest) = (bytes.bytes()?.to_vec(), bytes.bytes()?.to_vec());
         let mut sections = Vec::new();
-        for _ in 0..count {
-            let prefix = *take(&mut rest)?;
-            let (first, last) = (*take(&mut rest)?, *take(&mut rest)?);
-            sections.push(Section { prefix, first, last, entries: take_varint(&mut rest)? });
+        for _ in 0..bytes.number()? {
+            let prefix = bytes.fixed()?;
+            let (first, last) = (bytes.fixed()?, bytes.fixed()?);
+            sections.push(Section { prefix, first, last, entries: bytes.number()? });
         }
-        rest.is_empty().then_some(Footer {
-            number: number(0),
-            entries: number(1),
-            tombstones: number(2),
-            index_len: number(3),
-            filter_len: number(4),
+        bytes.end()?;
+        Ok(Footer {
+            number: file,
+            entries,
+            tombstones,
+            index_len,
+            filter_len,
             smallest,
             largest,
             sections,
         })
     }
-}
-
-/// Takes `N` bytes from the front.
-pub(crate) fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
-    let (taken, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(taken)
-}
-
-/// Takes a varint from the front.
-pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut at = 0;
-    let number = varint(bytes, &mut at)?;
-    *bytes = &bytes[at..];
-    Some(number)
-}
-
-/// Takes counted bytes from the front: a varint, and that many bytes.
-pub(crate) fn take_counted<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = usize::try_from(take_varint(bytes)?).ok()?;
-    let (taken, rest) = bytes.split_at_checked(length)?;
-    *bytes = rest;
-    Some(taken)
 }
