@@ -109,6 +109,15 @@ impl DiskError {
         matches!(self, DiskError::Format { .. } | DiskError::Features { .. })
     }
 
+    /// The damage that it reports. An error that is none, for example of the disk, counts as damage
+    /// of `file`.
+    pub(crate) fn into_corrupt(self, file: &str, offset: u64) -> Corrupt {
+        match self {
+            DiskError::Corrupt(corrupt) => corrupt,
+            error => Corrupt::new(file, offset, chain(&error)),
+        }
+    }
+
     /// For `map_err`: adds the action and the file to an I/O error.
     pub(crate) fn io(verb: &'static str, file: &str) -> impl FnOnce(io::Error) -> DiskError {
         let file = file.to_owned();

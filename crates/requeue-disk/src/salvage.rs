@@ -146,11 +146,7 @@ impl Salvage {
             match Manifest::read(disk, number) {
                 Ok(manifest) => manifests.push(manifest),
                 Err(error) if error.is_other_version() => return Err(error),
-                Err(DiskError::Corrupt(corrupt)) => damaged.push(corrupt),
-                Err(error) => {
-                    let what = crate::error::chain(&error);
-                    damaged.push(Corrupt::new(&manifest::name(number), 0, what));
-                }
+                Err(error) => damaged.push(error.into_corrupt(&manifest::name(number), 0)),
             }
         }
         let mut losses = Vec::new();

@@ -38,9 +38,10 @@ mod writer;
 pub(crate) use compact::MergeOptions;
 pub(crate) use flush::{Batch, Flush};
 pub(crate) use keys::{JobLocation, ListPosition};
+pub(crate) use merge::Source;
 pub(crate) use salvage::{FoundId, FoundJob, LostPart, SalvagedTables, TableCache};
 pub(crate) use verify::{Checked, Entry, check_copy};
-pub(crate) use version::{ReverseScan, Scan, Version};
+pub(crate) use version::{Scan, Version};
 pub(crate) use writer::Tree;
 
 use crate::error::DiskError;

@@ -10,7 +10,7 @@ use crate::codec;
 use crate::due_buckets::ListKey;
 use crate::error::DiskError;
 use crate::ready::before;
-use crate::tables::{ReverseScan, Scan, Version};
+use crate::tables::{Scan, Source, Version};
 use requeue_jobs::JobId;
 use requeue_jobs::limits::MAX_RESULT_BYTES;
 use requeue_jobs::rules::{JobTable, List, Position, Record, TimeRange};
@@ -82,33 +82,18 @@ pub(crate) struct TimePiece {
     pub(crate) version: Arc<Version>,
 }
 
-/// One list in the tables, in either direction.
-enum ListScan {
-    Forward(Scan),
-    Reverse(ReverseScan),
-}
-
-impl ListScan {
-    /// The next job, if its key is in the range.
-    fn next(
-        &mut self,
-        range: KeyRange,
-    ) -> Result<Option<(ListKey, JobId, Box<Record>)>, DiskError> {
-        let job = |entry: Option<(ListKey, &[u8])>| match entry {
-            Some((at, value)) if (range.first..=range.last).contains(&at) => {
-                codec::job_unless(value, |_| false).map(|job| job.map(|(id, job)| (at, id, job)))
-            }
-            _ => Ok(None),
-        };
-        match self {
-            ListScan::Forward(scan) => {
-                job(scan.next()?).map_err(|Malformed(what)| scan.damage(what))
-            }
-            ListScan::Reverse(scan) => {
-                job(scan.next()?).map_err(|Malformed(what)| scan.damage(what))
-            }
+/// The next job of a list, if its key is in the range.
+fn next_job<S: Source>(
+    scan: &mut Scan<S>,
+    range: KeyRange,
+) -> Result<Option<(ListKey, JobId, Box<Record>)>, DiskError> {
+    let job = match scan.next()? {
+        Some((at, value)) if (range.first..=range.last).contains(&at) => {
+            codec::job_unless(value, |_| false).map(|job| job.map(|(id, job)| (at, id, job)))
         }
-    }
+        _ => Ok(None),
+    };
+    job.map_err(|Malformed(what)| scan.damage(what))
 }
 
 impl TableLists {
@@ -119,18 +104,26 @@ impl TableLists {
 
     /// Reads up to `max` jobs, and fewer if they are large.
     pub(crate) fn read(&self, range: KeyRange, max: usize) -> Result<TableJobs, DiskError> {
+        let (version, kind) = (&self.version, self.kind);
+        if range.newest_first {
+            let scan = |list, first| version.scan_reverse(kind, list, first, range.last);
+            self.read_lists(range, max, scan)
+        } else {
+            self.read_lists(range, max, |list, first| version.scan(kind, list, first))
+        }
+    }
+
+    fn read_lists<S: Source>(
+        &self,
+        range: KeyRange,
+        max: usize,
+        scan: impl Fn(u8, ListKey) -> Scan<S>,
+    ) -> Result<TableJobs, DiskError> {
         // The next job of each list, and those after it.
         let mut next = BTreeMap::new();
         for (list, consumed_below) in &self.lists {
-            let (list, first) = (list.index() as u8, range.first.max(*consumed_below));
-            let mut scan = match range.newest_first {
-                false => ListScan::Forward(self.version.scan(self.kind, list, first)),
-                true => {
-                    let scan = self.version.scan_reverse(self.kind, list, first, range.last);
-                    ListScan::Reverse(scan)
-                }
-            };
-            if let Some((at, id, record)) = scan.next(range)? {
+            let mut scan = scan(list.index() as u8, range.first.max(*consumed_below));
+            if let Some((at, id, record)) = next_job(&mut scan, range)? {
                 next.insert(at, (id, record, scan));
             }
         }
@@ -144,7 +137,7 @@ impl TableLists {
                 through = Some(at);
                 break;
             }
-            if let Some((at, id, record)) = scan.next(range)? {
+            if let Some((at, id, record)) = next_job(&mut scan, range)? {
                 next.insert(at, (id, record, scan));
             }
         }

@@ -15,7 +15,7 @@
 //! a merge that was stopped continues where it was.
 
 use super::keys::{self, JobLocation, Order, Prefix};
-use super::merge::Merge;
+use super::merge::{Merge, Source};
 use super::pick::{DeadLimit, Size, pick};
 use super::range_tombstones::RangeTombstones;
 use super::run::{Run, RunCursor};

@@ -3,11 +3,37 @@
 use super::run::RunCursor;
 use crate::error::DiskError;
 
-pub(super) struct Merge {
+/// A run that is merged with others.
+pub(crate) trait Source {
+    /// Whether the largest key comes first.
+    const DESCENDING: bool = false;
+
+    /// The key of the entry; before the entry is loaded, a bound of it, which comes no later.
+    fn key(&self) -> &[u8];
+
+    /// The value of the entry; `None` for a tombstone.
+    fn value(&self) -> Option<&[u8]>;
+
+    /// Whether the current entry is read.
+    fn is_loaded(&self) -> bool;
+
+    fn is_at_end(&self) -> bool;
+
+    /// Reads the current entry.
+    fn load(&mut self) -> Result<(), DiskError>;
+
+    /// Moves to the next entry, which need not be loaded.
+    fn advance(&mut self) -> Result<(), DiskError>;
+
+    /// An error that names the file and the offset of the entry.
+    fn damage(&self, what: &str) -> DiskError;
+}
+
+pub(crate) struct Merge<S> {
     /// The newest first.
-    sources: Vec<RunCursor>,
-    /// Sources that are not at their end, as a binary heap: the smallest key on top, and among
-    /// equal keys the newest source.
+    sources: Vec<S>,
+    /// Sources that are not at their end, as a binary heap: the first key on top, and among equal
+    /// keys the newest source.
     heap: Vec<usize>,
     /// The key of the last entry that was returned.
     last: Option<Vec<u8>>,
@@ -17,10 +43,10 @@ pub(super) struct Merge {
     end: Vec<u8>,
 }
 
-impl Merge {
+impl<S: Source> Merge<S> {
     /// `sources` has the newest first. The iteration ends before the key `end`, unless that is
     /// empty.
-    pub(super) fn new(sources: Vec<RunCursor>, end: Vec<u8>) -> Merge {
+    pub(super) fn new(sources: Vec<S>, end: Vec<u8>) -> Self {
         let heap = (0..sources.len()).filter(|&i| !sources[i].is_at_end()).collect();
         let mut merge = Merge { sources, heap, last: None, given: false, end };
         for at in (0..merge.heap.len() / 2).rev() {
@@ -55,17 +81,9 @@ impl Merge {
 
     /// The source of the current entry.
     #[inline]
-    pub(super) fn source(&self) -> &RunCursor {
+    pub(super) fn source(&self) -> &S {
         debug_assert!(self.given);
         &self.sources[self.heap[0]]
-    }
-
-    /// Moves the source of the current entry to `key`.
-    pub(super) fn skip(&mut self, key: &[u8]) {
-        debug_assert!(self.given);
-        self.given = false;
-        self.sources[self.heap[0]].seek(key);
-        self.settle();
     }
 
     /// Restores the heap after the source on top moved.
@@ -96,6 +114,17 @@ impl Merge {
     #[inline]
     fn less(&self, a: usize, b: usize) -> bool {
         let (a, b) = (self.heap[a], self.heap[b]);
-        (self.sources[a].key(), a) < (self.sources[b].key(), b)
+        let (key, other) = (self.sources[a].key(), self.sources[b].key());
+        if S::DESCENDING { (other, a) < (key, b) } else { (key, a) < (other, b) }
+    }
+}
+
+impl Merge<RunCursor> {
+    /// Moves the source of the current entry to `key`.
+    pub(super) fn skip(&mut self, key: &[u8]) {
+        debug_assert!(self.given);
+        self.given = false;
+        self.sources[self.heap[0]].seek(key);
+        self.settle();
     }
 }

@@ -1,17 +1,18 @@
-//! Iterates over several runs backwards, as if they were one: for each key, the newest entry.
+//! Iterates over one run backwards.
 //!
 //! An entry of a block is written as its difference from the one before, so a block can only be
 //! decoded forwards. It is decoded as a whole, and its entries are taken from the end.
 
 use super::block::Value;
+use super::merge::Source;
 use super::run::Run;
 use super::table::damage;
 use crate::error::DiskError;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Iterates over one run backwards. Reads a block only when an entry of it is needed.
-pub(super) struct ReverseCursor {
+/// Reads a block only when an entry of it is needed.
+pub(crate) struct ReverseCursor {
     run: Arc<Run>,
     /// The iteration ends before the first key below this.
     low: Vec<u8>,
@@ -65,7 +66,28 @@ impl ReverseCursor {
         cursor
     }
 
-    /// The key of the entry; before the entry is [read](ReverseCursor::load), an upper bound of it.
+    fn previous_block(&mut self) {
+        self.state = State::End;
+        if self.block > 0 {
+            self.block -= 1;
+        } else if self.table > 0 {
+            self.table -= 1;
+            self.block = self.run.tables[self.table].index.len() - 1;
+        } else {
+            return;
+        }
+        let last = self.run.tables[self.table].index.key(self.block);
+        if *last >= *self.low {
+            self.high.clear();
+            self.high.extend_from_slice(last);
+            self.state = State::Before;
+        }
+    }
+}
+
+impl Source for ReverseCursor {
+    const DESCENDING: bool = true;
+
     fn key(&self) -> &[u8] {
         match self.entries.last() {
             Some((key, _)) => &self.keys[key.clone()],
@@ -73,14 +95,21 @@ impl ReverseCursor {
         }
     }
 
-    /// The value of the entry; `None` for a tombstone.
     fn value(&self) -> Option<&[u8]> {
         debug_assert!(self.state == State::At);
         let value = self.entries.last().and_then(|(_, value)| value.clone());
         value.map(|range| &self.bytes[range])
     }
 
-    /// Reads the current block. The current entry may turn out to be in the block before.
+    fn is_loaded(&self) -> bool {
+        self.state == State::At
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// Reads a block. The current entry may turn out to be in the block before.
     fn load(&mut self) -> Result<(), DiskError> {
         debug_assert!(self.state == State::Before);
         let table = &self.run.tables[self.table];
@@ -110,91 +139,18 @@ impl ReverseCursor {
         Ok(())
     }
 
-    /// Moves to the entry before the current one. Reads nothing.
-    fn advance(&mut self) {
+    /// Reads nothing.
+    fn advance(&mut self) -> Result<(), DiskError> {
         debug_assert!(self.state == State::At);
         self.entries.pop();
         if self.entries.is_empty() {
             self.previous_block();
         }
+        Ok(())
     }
 
-    fn previous_block(&mut self) {
-        self.state = State::End;
-        if self.block > 0 {
-            self.block -= 1;
-        } else if self.table > 0 {
-            self.table -= 1;
-            self.block = self.run.tables[self.table].index.len() - 1;
-        } else {
-            return;
-        }
-        let last = self.run.tables[self.table].index.key(self.block);
-        if *last >= *self.low {
-            self.high.clear();
-            self.high.extend_from_slice(last);
-            self.state = State::Before;
-        }
-    }
-
-    /// An error that names the file and the offset of the block.
     fn damage(&self, what: &str) -> DiskError {
         let table = &self.run.tables[self.table];
         damage(table.number, table.index.range(self.block).start, what)
-    }
-}
-
-pub(super) struct ReverseMerge {
-    /// The newest first. There are few, so that the one with the greatest key is found by comparing
-    /// all.
-    sources: Vec<ReverseCursor>,
-    /// The source of the current entry.
-    current: Option<usize>,
-    /// The key of the last entry that was returned.
-    last: Option<Vec<u8>>,
-}
-
-impl ReverseMerge {
-    /// `sources` has the newest first.
-    pub(super) fn new(sources: Vec<ReverseCursor>) -> ReverseMerge {
-        ReverseMerge { sources, current: None, last: None }
-    }
-
-    /// Moves to the next lower key. Returns `false` at the end.
-    pub(super) fn next(&mut self) -> Result<bool, DiskError> {
-        if let Some(current) = self.current.take() {
-            self.sources[current].advance();
-        }
-        loop {
-            let sources = self.sources.iter().enumerate();
-            let open = sources.filter(|(_, source)| source.state != State::End);
-            // Of equal keys, that of the newest source, which comes first.
-            let top = open.min_by(|(_, a), (_, b)| b.key().cmp(a.key())).map(|(top, _)| top);
-            let Some(top) = top else { return Ok(false) };
-            let source = &mut self.sources[top];
-            if source.state == State::Before {
-                source.load()?;
-            } else if self.last.as_deref() == Some(source.key()) {
-                source.advance();
-            } else {
-                let last = self.last.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(source.key());
-                self.current = Some(top);
-                return Ok(true);
-            }
-        }
-    }
-
-    /// The key and the value of the current entry; `None` for a tombstone.
-    pub(super) fn entry(&self) -> Option<(&[u8], &[u8])> {
-        let source = &self.sources[self.current?];
-        Some((source.key(), source.value()?))
-    }
-
-    /// An error that names the file and the offset of the current entry.
-    pub(super) fn damage(&self, what: &str) -> DiskError {
-        let current = self.current.expect("there is a current entry");
-        self.sources[current].damage(what)
     }
 }

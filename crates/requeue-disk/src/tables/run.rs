@@ -1,6 +1,7 @@
 //! A run: what an interval of flushes wrote to one tree.
 
 use super::block::Value;
+use super::merge::Source;
 use super::table::{Table, damage};
 use crate::error::DiskError;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl Run {
 }
 
 /// Iterates over one run. Reads a block only when an entry of it is needed.
-pub(super) struct RunCursor {
+pub(crate) struct RunCursor {
     run: Arc<Run>,
     table: usize,
     block: usize,
@@ -114,33 +115,45 @@ impl RunCursor {
         }
     }
 
-    /// The key of the entry; before the entry is [read](RunCursor::load), a lower bound of it.
-    #[inline]
-    pub(super) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// The value of the entry; `None` for a tombstone.
-    #[inline]
-    pub(super) fn value(&self) -> Option<&[u8]> {
-        debug_assert!(self.state == State::At);
-        self.value.clone().map(|range| &self.bytes[range])
-    }
-
     pub(super) fn run(&self) -> &Run {
         &self.run
     }
 
-    pub(super) fn is_loaded(&self) -> bool {
+    fn read_block(&mut self) -> Result<(), DiskError> {
+        self.at = 0;
+        self.key.clear();
+        self.run.tables[self.table].block(self.block, &mut self.bytes)
+    }
+
+    #[inline]
+    fn read_entry(&mut self) -> Result<(), DiskError> {
+        let table = &self.run.tables[self.table];
+        self.value = table.step(self.block, &self.bytes, &mut self.at, &mut self.key)?;
+        Ok(())
+    }
+}
+
+impl Source for RunCursor {
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    #[inline]
+    fn value(&self) -> Option<&[u8]> {
+        debug_assert!(self.state == State::At);
+        self.value.clone().map(|range| &self.bytes[range])
+    }
+
+    fn is_loaded(&self) -> bool {
         self.state == State::At
     }
 
-    pub(super) fn is_at_end(&self) -> bool {
+    fn is_at_end(&self) -> bool {
         self.state == State::End
     }
 
-    /// Reads the current entry.
-    pub(super) fn load(&mut self) -> Result<(), DiskError> {
+    fn load(&mut self) -> Result<(), DiskError> {
         debug_assert!(self.state == State::Before);
         let from = std::mem::take(&mut self.key);
         self.read_block()?;
@@ -156,9 +169,9 @@ impl RunCursor {
         }
     }
 
-    /// Moves to the next entry. Reads nothing if that is in another table.
+    /// Reads nothing if the next entry is in another table.
     #[inline]
-    pub(super) fn advance(&mut self) -> Result<(), DiskError> {
+    fn advance(&mut self) -> Result<(), DiskError> {
         debug_assert!(self.state == State::At);
         if self.at < self.bytes.len() {
             return self.read_entry();
@@ -191,22 +204,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// An error that names the file and the offset of the entry.
-    pub(super) fn damage(&self, what: &str) -> DiskError {
+    fn damage(&self, what: &str) -> DiskError {
         let table = &self.run.tables[self.table];
         damage(table.number, table.index.range(self.block).start, what)
-    }
-
-    fn read_block(&mut self) -> Result<(), DiskError> {
-        self.at = 0;
-        self.key.clear();
-        self.run.tables[self.table].block(self.block, &mut self.bytes)
-    }
-
-    #[inline]
-    fn read_entry(&mut self) -> Result<(), DiskError> {
-        let table = &self.run.tables[self.table];
-        self.value = table.step(self.block, &self.bytes, &mut self.at, &mut self.key)?;
-        Ok(())
     }
 }

@@ -1,14 +1,14 @@
 //! Reads tables completely and reports all damage.
 
 use super::keys::{self, JobLocation, ListPosition};
-use super::merge::Merge;
+use super::merge::{Merge, Source};
 use super::open::{open_table, version_of};
 use super::run::{Run, RunCursor};
 use super::table::{self, Section, Table, damage};
 use super::version::Version;
 use super::{Tree, filter};
 use crate::disk::Disk;
-use crate::error::{Corrupt, DiskError, chain};
+use crate::error::{Corrupt, DiskError};
 use crate::manifest::{Manifest, TableRef};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ fn check_table(
     let table = match open_table(disk, reference) {
         Ok(table) => table,
         Err(error) => {
-            (wrong.torn, wrong.all) = (true, vec![named(error, &name, 0)]);
+            (wrong.torn, wrong.all) = (true, vec![error.into_corrupt(&name, 0)]);
             return None;
         }
     };
@@ -141,7 +141,7 @@ fn check_table(
     }
     let mut senseless = 0;
     let check = |entry: Entry<'_>| check(entry).inspect_err(|_| senseless += 1);
-    table.verify_entries(check, |error, at| wrong.all.push(named(error, &name, at)));
+    table.verify_entries(check, |error, at| wrong.all.push(error.into_corrupt(&name, at)));
     wrong.torn = wrong.all.len() > senseless;
     Some(table)
 }
@@ -153,14 +153,6 @@ pub(crate) fn check_copy(disk: &dyn Disk, table: &Table) -> Result<(), DiskError
     open_table(disk, &TableRef { number, bytes, crc })?
         .verify(|error| wrong = wrong.take().or(Some(error)));
     wrong.map_or(Ok(()), Err)
-}
-
-/// Treats an error of the disk as damage.
-fn named(error: DiskError, file: &str, offset: u64) -> Corrupt {
-    match error {
-        DiskError::Corrupt(corrupt) => corrupt,
-        error => Corrupt::new(file, offset, chain(&error)),
-    }
 }
 
 impl Version {

@@ -5,9 +5,9 @@
 
 use super::filter;
 use super::keys::{self, IdKey, JobLocation, Prefix};
-use super::merge::Merge;
+use super::merge::{Merge, Source};
 use super::range_tombstones::{RangeTombstone, RangeTombstones};
-use super::reverse::{ReverseCursor, ReverseMerge};
+use super::reverse::ReverseCursor;
 use super::run::{Run, RunCursor};
 use super::table::{Table, damage};
 use super::writer::Tree;
@@ -189,7 +189,7 @@ impl Version {
     }
 
     /// Iterates over the jobs of a list, in order, beginning at `from`. Reads nothing yet.
-    pub(crate) fn scan(&self, kind: u32, list: u8, from: (u64, u64)) -> Scan {
+    pub(crate) fn scan(&self, kind: u32, list: u8, from: (u64, u64)) -> Scan<RunCursor> {
         let prefix = keys::prefix(kind, list);
         let from = keys::order(from.0, from.1);
         let source = |run: &Arc<Run>| {
@@ -208,7 +208,7 @@ impl Version {
         list: u8,
         first: (u64, u64),
         last: (u64, u64),
-    ) -> ReverseScan {
+    ) -> Scan<ReverseCursor> {
         let prefix = keys::prefix(kind, list);
         let (first, last) = (keys::order(first.0, first.1), keys::order(last.0, last.1));
         let source = |run: &Arc<Run>| {
@@ -216,7 +216,7 @@ impl Version {
             let low = keys::due_key(prefix, first.max(tombstone));
             ReverseCursor::new(run.clone(), &low, &keys::due_key(prefix, last))
         };
-        ReverseScan { merge: ReverseMerge::new(self.due.iter().rev().map(source).collect()) }
+        Scan { merge: Merge::new(self.due.iter().rev().map(source).collect(), Vec::new()) }
     }
 
     /// Iterates over the ids of a kind and the locations of their jobs, in the order of their
@@ -284,12 +284,12 @@ fn after(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// The jobs of a list, in order.
-pub(crate) struct Scan {
-    merge: Merge,
+/// The jobs of a list, in order or in reverse order.
+pub(crate) struct Scan<S> {
+    merge: Merge<S>,
 }
 
-impl Scan {
+impl<S: Source> Scan<S> {
     /// The error for a malformed current entry.
     pub(crate) fn damage(&self, what: &str) -> DiskError {
         self.merge.source().damage(what)
@@ -311,37 +311,11 @@ impl Scan {
     }
 }
 
-/// The jobs of a list, in reverse order.
-pub(crate) struct ReverseScan {
-    merge: ReverseMerge,
-}
-
-impl ReverseScan {
-    /// The error for a malformed current entry.
-    pub(crate) fn damage(&self, what: &str) -> DiskError {
-        self.merge.damage(what)
-    }
-
-    /// The position of the next job in the list, and its value.
-    #[expect(clippy::type_complexity, reason = "a pair of a position and a value")]
-    pub(crate) fn next(&mut self) -> Result<Option<((u64, u64), &[u8])>, DiskError> {
-        while self.merge.next()? {
-            // Checked first, because a value that is returned cannot be borrowed in a loop.
-            let Some((key, _)) = self.merge.entry() else { continue };
-            let Some((_, order)) = keys::split(key) else {
-                return Err(self.merge.damage("the entry has an invalid key"));
-            };
-            return Ok(self.merge.entry().map(|(_, value)| (keys::at_and_seq(order), value)));
-        }
-        Ok(None)
-    }
-}
-
 /// The ids of a kind, in order.
 pub(crate) struct Ids {
     version: Arc<Version>,
     kind: u32,
-    merge: Merge,
+    merge: Merge<RunCursor>,
 }
 
 impl Ids {
