@@ -10,46 +10,36 @@
 //! there. When the active layer is flushed, that position gets a tombstone.
 
 mod by_time;
+mod changes;
+mod check;
+mod layers;
+mod ready;
+mod weight;
 
-use crate::bytes::{Bytes, Malformed, put_bytes};
+use crate::bytes::{Bytes, Malformed};
 use crate::codec::{self, Parts};
-use crate::due_buckets::{BUCKET_ENTRY_BYTES, DueBuckets, ListKey};
+use crate::due_buckets::{BUCKET_ENTRY_BYTES, ListKey};
 use crate::error::{Corrupt, DiskError, unavailable};
+use crate::log_entry;
 use crate::per_list::PerList;
 use crate::read_ahead::{ReadAhead, TableList};
-use crate::ready::{DueCount, KeysToRead, ReadFor, ReadyStep, TableKeys, before};
 use crate::tables::{JobLocation, Version};
 pub(crate) use by_time::{KeyRange, TimePiece};
-use foldhash::{HashMap, HashSet};
-use requeue_jobs::limits::READY_COUNT_CAP;
-use requeue_jobs::rules::{JobTable, List, Position, RateUse, Record, Status};
-use requeue_jobs::{Body, Counts, JobId, Priorities, Priority, StoreError, Timestamp};
+use changes::Changes;
+pub(crate) use layers::{Jobs, LayerEntry};
+use layers::{Layer, in_frozen, is_at};
+use ready::DueCount;
+pub(crate) use ready::{ReadyStep, STEP};
+use requeue_jobs::rules::{JobTable, List, Position, Record};
+use requeue_jobs::{Counts, JobId, Priorities, Priority, StoreError, Timestamp};
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use weight::{GONE, Weight, weight};
 
 /// The list of a job, and the key of its position in that list.
 pub(crate) type ListAndKey = (List, ListKey);
-
-/// The entry of a job in a layer.
-#[derive(Default)]
-pub(crate) struct LayerEntry {
-    /// `None`: the job was removed.
-    pub(crate) record: Option<Box<Record>>,
-    /// The position of the job in the layers below, if it is there.
-    pub(crate) below: Option<ListAndKey>,
-}
-
-pub(crate) type Jobs = HashMap<JobId, LayerEntry>;
-
-/// A layer in memory: jobs by id and by time.
-#[derive(Default)]
-struct Layer<J> {
-    jobs: J,
-    /// By time, except leased jobs.
-    buckets: PerList<DueBuckets>,
-}
 
 /// The number of jobs in each list, by the [number](List::index) of the list.
 pub(crate) type ListCounts = [u64; List::END];
@@ -70,23 +60,12 @@ pub(crate) struct DiskJobTable {
     /// Invariant: contains the priorities of all pending and leased jobs.
     priorities: Priorities,
     due: PerList<DueCount>,
-    /// How much of the rate limit is used, according to the log.
-    pub(crate) logged_rate_use: RateUse,
     /// The job that was taken last. If it is not kept by the end of the operation, it is removed.
     taken: Option<Taken>,
     /// A job that was read from the tables, and may be taken next by the same operation.
     peeked: Option<(JobId, Box<Record>)>,
-    /// The log entries of changes since the last [`drain`](Self::drain).
-    changes: Vec<u8>,
-    /// How many bytes of `changes` the group has counted.
-    noted: usize,
-    /// The approximate memory use of the active layer, now and at the last call of
-    /// [`grown`](Self::grown).
-    weight: usize,
-    weighed: usize,
-    /// The approximate size of the jobs in lower layers that the active layer has hidden since the
-    /// last call of [`hidden`](Self::hidden).
-    hidden: u64,
+    changes: Changes,
+    weight: Weight,
 }
 
 /// A job that was taken out.
@@ -103,38 +82,6 @@ struct Taken {
 enum FrontSource {
     Memory,
     ReadAhead,
-}
-
-/// Tags of log entries.
-pub(crate) mod entry {
-    pub(crate) const KEPT: u8 = 0;
-    pub(crate) const GONE: u8 = 1;
-    pub(crate) const SETTINGS: u8 = 2;
-    pub(crate) const SCHEDULE: u8 = 3;
-    pub(crate) const NO_SCHEDULE: u8 = 4;
-    pub(crate) const COUNTERS: u8 = 5;
-    pub(crate) const RATE_USE: u8 = 6;
-    /// The number belongs to another kind from now on, which has taken the place of an idle one.
-    pub(crate) const RENAMED: u8 = 7;
-}
-
-/// Memory of a job besides its id and body: record, entry, bucket entry and allocations.
-const OVERHEAD: usize = 350;
-/// Memory of the entry of a removed job.
-const GONE: usize = 100;
-
-/// The buffer for changes that each kind keeps after a large group. There may be 10,000 kinds.
-const KEEP_CHANGES: usize = 32 << 10;
-
-fn weight(id: &JobId, record: &Record) -> usize {
-    let next = match &record.status {
-        Status::Leased(lease) => 150 + lease.next.as_ref().map_or(0, |next| next.body.len()),
-        Status::Done(done) => 150 + done.result.as_ref().map_or(0, Body::len),
-        Status::Pending | Status::Dead { .. } => 0,
-    };
-    let failures = record.failures.iter();
-    let failures = failures.map(|failure| 100 + failure.error.as_ref().map_or(0, |e| e.len()));
-    OVERHEAD + id.as_str().len() + record.body.len() + next + failures.sum::<usize>()
 }
 
 /// The number of jobs by state, except ready ones.
@@ -176,14 +123,10 @@ impl DiskJobTable {
             counts,
             priorities: Priorities::default(),
             due: PerList::default(),
-            logged_rate_use: RateUse::default(),
             taken: None,
             peeked: None,
-            changes: Vec::new(),
-            noted: 0,
-            weight: 0,
-            weighed: 0,
-            hidden: 0,
+            changes: Changes::default(),
+            weight: Weight::default(),
         };
         // Also if the count says that there are none: damage that no checksum detects can make a
         // count too low.
@@ -230,9 +173,8 @@ impl DiskJobTable {
     /// Logs the removal of a job that was taken and not kept.
     pub(crate) fn finish(&mut self) {
         let Some(taken) = self.taken.take() else { return };
-        self.changes.push(entry::GONE);
-        put_bytes(&mut self.changes, taken.id.as_str().as_bytes());
-        self.weight -= taken.weight;
+        log_entry::put_gone(&mut self.changes.bytes, &taken.id);
+        self.weight.bytes -= taken.weight;
         if self.active.jobs.get(&taken.id).is_some_and(|entry| entry.below.is_none()) {
             self.active.jobs.remove(&taken.id);
         }
@@ -241,7 +183,7 @@ impl DiskJobTable {
     /// Adds a log entry.
     pub(crate) fn note(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.finish();
-        write(&mut self.changes);
+        write(&mut self.changes.bytes);
     }
 
     /// Ends an operation. Returns how many bytes of changes there are, and how many were added
@@ -250,87 +192,24 @@ impl DiskJobTable {
         self.finish();
         // The next operation may find the job elsewhere, and after a flush no entry would show it.
         self.peeked = None;
-        let before = mem::replace(&mut self.noted, self.changes.len());
-        (self.noted, self.noted - before)
+        self.changes.end()
     }
 
     /// Passes the changes since the last call to `log`, and clears them.
     pub(crate) fn drain(&mut self, log: impl FnOnce(&[u8])) {
         self.end();
-        log(&self.changes);
-        self.changes.clear();
-        self.changes.shrink_to(KEEP_CHANGES);
-        self.noted = 0;
+        self.changes.drain(log);
     }
 
     /// By how many bytes the active layer has grown since the last call.
     pub(crate) fn grown(&mut self) -> isize {
-        let before = mem::replace(&mut self.weighed, self.weight);
-        self.weight as isize - before as isize
+        self.weight.grown()
     }
 
     /// The approximate size of the jobs in lower layers that the active layer has hidden since the
     /// last call: a flush makes them obsolete.
     pub(crate) fn hidden(&mut self) -> u64 {
-        mem::take(&mut self.hidden)
-    }
-
-    // Layers.
-
-    /// Freezes the active layer, to be flushed. There must not be a frozen layer.
-    pub(crate) fn freeze(&mut self) -> Arc<Jobs> {
-        self.finish();
-        debug_assert!(self.frozen.jobs.is_empty());
-        let Layer { jobs, buckets } = mem::take(&mut self.active);
-        // The next layer probably gets as large, and growing is the most expensive part of a put.
-        self.active.jobs.reserve(jobs.len());
-        let jobs = Arc::new(jobs);
-        self.frozen = Layer { jobs: jobs.clone(), buckets };
-        (self.weight, self.weighed) = (0, 0);
-        jobs
-    }
-
-    /// All entries of the list below this key in the tables are consumed.
-    pub(crate) fn consumed_below(&self, list: List) -> ListKey {
-        // Leased jobs are not read ahead.
-        self.read_ahead.get(list).map_or((0, 0), ReadAhead::consumed_below)
-    }
-
-    /// For each list that was read, the key below which the tables are consumed.
-    pub(crate) fn all_consumed_below(&self) -> Vec<(List, ListKey)> {
-        let lists = self.read_ahead.iter();
-        lists.map(|(list, read_ahead)| (list, read_ahead.consumed_below())).collect()
-    }
-
-    /// The frozen layer is in the tables of this version now.
-    ///
-    /// Returns the frozen layer, because dropping it takes time that the writer does not have.
-    pub(crate) fn flushed(&mut self, version: Arc<Version>) -> impl Send + use<> {
-        let active = &self.active.jobs;
-        let frozen = &mut self.frozen;
-        for (list, buckets) in frozen.buckets.iter_mut() {
-            if let Some((at, _)) = buckets.first(in_frozen(active, &frozen.jobs, list)) {
-                self.read_ahead.of(list).back_to(at);
-            }
-        }
-        if !frozen.jobs.is_empty() {
-            for (_, due) in self.due.iter_mut() {
-                due.next_in_tables = due.through;
-                (due.first_in_tables, due.none_in_tables) = (None, (0, 0));
-            }
-        }
-        self.version = version;
-        mem::take(&mut self.frozen)
-    }
-
-    /// The same jobs are in other tables now, because of a merge.
-    pub(crate) fn moved(&mut self, version: Arc<Version>) {
-        self.version = version;
-    }
-
-    /// The entry of a job in memory, in the newest layer that has one.
-    fn in_memory(&self, id: &JobId) -> Option<&LayerEntry> {
-        self.active.jobs.get(id).or_else(|| self.frozen.jobs.get(id))
+        mem::take(&mut self.weight.hidden)
     }
 
     fn find(&mut self, id: &JobId) -> Result<Option<Box<Record>>, DiskError> {
@@ -390,8 +269,8 @@ impl DiskJobTable {
             self.read_ahead.of(below.0).taken(below.1);
         }
         self.active.jobs.insert(id.clone(), LayerEntry { record: None, below: Some(below) });
-        self.weight += GONE + id.as_str().len();
-        self.hidden += weight(id, record) as u64;
+        self.weight.bytes += GONE + id.as_str().len();
+        self.weight.hidden += weight(id, record) as u64;
         self.took(id, record, false);
     }
 
@@ -404,11 +283,11 @@ impl DiskJobTable {
             let due = self.due.of(list);
             due.jobs += u64::from(due.includes(at));
         }
-        self.weight += weight(&id, &record);
-        self.weight -= taken.as_ref().map_or(0, |taken| taken.weight);
+        self.weight.bytes += weight(&id, &record);
+        self.weight.bytes -= taken.as_ref().map_or(0, |taken| taken.weight);
         let in_bucket = taken.is_some_and(|taken| taken.in_bucket && taken.position == (list, at));
         // Bucket entries are freed only together with the layer, though jobs come and go.
-        self.weight += if in_bucket { 0 } else { BUCKET_ENTRY_BYTES };
+        self.weight.bytes += if in_bucket { 0 } else { BUCKET_ENTRY_BYTES };
         match list {
             List::Leased(_) => drop(self.leases.of(list).insert(at, id.clone())),
             _ if !in_bucket => self.active.buckets.of(list).push(at, id.clone()),
@@ -446,236 +325,9 @@ impl DiskJobTable {
         .map(|((at, id), from)| (at, id.clone(), from)))
     }
 
-    // Ready jobs.
-
-    /// The number of ready jobs, counted up to [`READY_COUNT_CAP`], and the due time of the oldest.
-    /// Reads no table: if that is necessary, the caller does it without the lock, and passes the
-    /// keys. Looks at no more than `budget` jobs of each layer in memory, and reduces the budget.
-    pub(crate) fn ready(
-        &mut self,
-        now: Timestamp,
-        read: Option<TableKeys>,
-        budget: &mut usize,
-    ) -> ReadyStep {
-        self.finish();
-        let read = read.filter(|read| read.is_of(&self.version));
-        let (mut count, mut oldest) = (0, None);
-        for list in self.priorities.iter().map(List::Pending) {
-            let read = read.as_ref().filter(|read| read.list == list);
-            if let Some(step) = self.count_due(list, now, read, budget) {
-                return step;
-            }
-            let jobs = self.due.of(list).jobs;
-            count += jobs;
-            if jobs > 0 {
-                match self.oldest(list, now, read) {
-                    Ok(first) => oldest = first.into_iter().chain(oldest).min(),
-                    Err(step) => return step,
-                }
-            }
-        }
-        let oldest = oldest.map(|(at, _)| Timestamp::from_millis(at));
-        ReadyStep::Done(count.min(READY_COUNT_CAP), oldest.filter(|at| *at <= now))
-    }
-
-    /// Counts pending jobs until all that are due are counted, or so many that no more count.
-    /// Returns `None` when that is done.
-    fn count_due(
-        &mut self,
-        list: List,
-        now: Timestamp,
-        read: Option<&TableKeys>,
-        budget: &mut usize,
-    ) -> Option<ReadyStep> {
-        let end = (now.as_millis(), u64::MAX);
-        let mut read = read.filter(|read| read.reason == ReadFor::Counting);
-        loop {
-            let all = self.counts[list.index()];
-            let due = self.due.of(list);
-            if due.jobs >= READY_COUNT_CAP.min(all) || due.through >= end {
-                return None;
-            }
-            if *budget == 0 {
-                return Some(ReadyStep::Again);
-            }
-            let read = read.take().filter(|read| read.after == due.through);
-            let known = match read {
-                Some(read) => read.through,
-                None if before(due.next_in_tables) > due.through => before(due.next_in_tables),
-                None => {
-                    let through = due.through;
-                    return Some(self.read_keys(list, ReadFor::Counting, through));
-                }
-            };
-            let (mut jobs, through) = self.count_in_memory(list, known.min(end), budget);
-            let keys = read.map_or(&[][..], |read| &read.keys);
-            let counted = keys.partition_point(|(at, _)| *at <= through);
-            let in_tables = keys[..counted].iter();
-            jobs += in_tables.filter(|(_, id)| self.in_memory(id).is_none()).count() as u64;
-            let due = self.due.of(list);
-            due.jobs += jobs;
-            due.through = through;
-            if let Some(read) = read {
-                due.next_in_tables = keys.get(counted).map_or(read.next, |(at, _)| *at);
-            }
-        }
-    }
-
-    /// Counts the pending jobs in memory after those that are counted, up to a key. There may be
-    /// too many at a time: returns the key up to which they are counted.
-    fn count_in_memory(
-        &mut self,
-        list: List,
-        through: ListKey,
-        budget: &mut usize,
-    ) -> (u64, ListKey) {
-        let after = self.due.of(list).through;
-        let Layer { jobs: active, buckets } = &mut self.active;
-        let active_pending = buckets.of(list);
-        let Layer { jobs: frozen, buckets } = &mut self.frozen;
-        let frozen_pending = buckets.of(list);
-        let here = |at, id: &JobId| is_at(active, list, at, id);
-        let there = in_frozen(active, frozen, list);
-        let active = active_pending.range(after, through).map(|(at, id)| (at, here(at, id)));
-        let frozen = frozen_pending.range(after, through).map(|(at, id)| (at, there(at, id)));
-        let (mut end, mut found, limit) = (through, Vec::new(), *budget);
-        let mut look_at = |entries: &mut dyn Iterator<Item = (ListKey, bool)>| {
-            let (mut count, mut last) = (0, after);
-            for (at, is_valid) in entries.take(limit) {
-                // Buckets may have a job twice, but a key belongs to one job.
-                if is_valid && found.last() != Some(&at) {
-                    found.push(at);
-                }
-                (count, last) = (count + 1, at);
-            }
-            if count == limit {
-                end = end.min(last);
-            }
-            *budget = (*budget).min(limit - count);
-        };
-        look_at(&mut { active });
-        look_at(&mut { frozen });
-        (found.iter().filter(|at| **at <= end).count() as u64, end)
-    }
-
-    /// The key of the first job of a list of pending jobs.
-    fn oldest(
-        &mut self,
-        list: List,
-        now: Timestamp,
-        read: Option<&TableKeys>,
-    ) -> Result<Option<ListKey>, ReadyStep> {
-        let (active, frozen) = (&mut self.active, &mut self.frozen);
-        let buckets = active.buckets.of(list);
-        let first = buckets.first(|at, id| is_at(&active.jobs, list, at, id));
-        let buckets = frozen.buckets.of(list);
-        let second = buckets.first(in_frozen(&active.jobs, &frozen.jobs, list));
-        let in_memory = first.into_iter().chain(second).map(|(at, _)| at).min();
-        let read_ahead = self.read_ahead.of(list);
-        let (due, end) = (self.due.of(list), (now.as_millis(), u64::MAX));
-        let none = due.none_in_tables;
-        let in_tables = if read_ahead.is_read() {
-            read_ahead.first().map(|(at, _)| at)
-        } else if due.first_in_tables.is_some() || none >= end {
-            due.first_in_tables
-        } else {
-            let is_next = |read: &&TableKeys| read.reason == ReadFor::Oldest && read.after <= none;
-            let Some(read) = read.filter(is_next) else {
-                return Err(self.read_keys(list, ReadFor::Oldest, none));
-            };
-            let first = read.keys.iter().find(|(_, id)| self.in_memory(id).is_none());
-            let first = first.map(|(at, _)| *at);
-            // Also that there is none: the other lists are read before this one is asked again.
-            let none = if first.is_none() { none.max(read.through) } else { none };
-            let due = self.due.of(list);
-            (due.first_in_tables, due.none_in_tables) = (first, none);
-            if first.is_none() && none < end {
-                return Err(self.read_keys(list, ReadFor::Oldest, none));
-            }
-            first
-        };
-        Ok(in_memory.into_iter().chain(in_tables).min())
-    }
-
-    fn read_keys(&self, list: List, reason: ReadFor, after: ListKey) -> ReadyStep {
-        let (version, kind) = (self.version.clone(), self.number);
-        let from = self.consumed_below(list);
-        ReadyStep::Read(KeysToRead { version, kind, list, reason, after, from })
-    }
-
-    // Reads.
-
-    /// What the memory knows of a job: `None` nothing, `Some(None)` that it was removed.
-    pub(crate) fn known(&self, id: &JobId) -> Option<Option<&Record>> {
-        self.in_memory(id).map(|entry| entry.record.as_deref())
-    }
-
-    /// The entries of all jobs in memory.
-    pub(crate) fn all_in_memory(&self) -> impl Iterator<Item = (&JobId, &LayerEntry)> {
-        let frozen = self.frozen.jobs.iter();
-        let frozen = frozen.filter(|(id, _)| !self.active.jobs.contains_key(*id));
-        self.active.jobs.iter().chain(frozen)
-    }
-
-    /// The keys in the list, in the layers below, of jobs that have moved or were removed since.
-    pub(crate) fn moved_from(&self, list: List) -> impl Iterator<Item = ListKey> {
-        let entries = self.active.jobs.values().chain(self.frozen.jobs.values());
-        entries
-            .filter_map(|entry| entry.below)
-            .filter(move |below| below.0 == list)
-            .map(|below| below.1)
-    }
-
-    /// Checks that the lists contain as many jobs as are counted. For tests.
-    pub(crate) fn check(&self) {
-        for list in List::all() {
-            if let List::Leased(_) = list {
-                let leases = self.leases.get(list).map_or(0, BTreeMap::len);
-                assert_eq!(self.counts[list.index()], leases as u64);
-                continue;
-            }
-            let moved: HashSet<ListKey> = self.moved_from(list).collect();
-            let records = self.all_in_memory().filter_map(|(_, entry)| entry.record.as_deref());
-            let keys = records.map(position_of).filter(|position| position.0 == list);
-            let keys: Vec<ListKey> = keys.map(|position| position.1).collect();
-            let mut count = keys.len() as u64;
-            let counted = self.due.get(list).map_or((0, 0), |due| due.through);
-            let is_due = |at: &ListKey| *at <= counted;
-            let mut due = keys.iter().filter(|at| is_due(at)).count() as u64;
-            let mut cursor = self.version.scan(self.number, list.index() as u8, (0, 0));
-            while let Some((at, _)) = cursor.next().expect("tables can be read") {
-                assert!(
-                    moved.contains(&at) || at >= self.consumed_below(list),
-                    "{at:?} is consumed"
-                );
-                count += u64::from(!moved.contains(&at));
-                due += u64::from(!moved.contains(&at) && is_due(&at));
-            }
-            assert_eq!(self.counts[list.index()], count, "jobs in {list:?}, by time");
-            if let Some(counted) = self.due.get(list) {
-                assert_eq!(counted.jobs, due, "jobs up to {:?}", counted.through);
-            }
-        }
-    }
-
     pub(crate) fn version(&self) -> &Arc<Version> {
         &self.version
     }
-}
-
-/// Whether an entry in the buckets of the frozen layer is still valid.
-fn in_frozen<'a>(
-    active: &'a Jobs,
-    frozen: &'a Jobs,
-    list: List,
-) -> impl Fn(ListKey, &JobId) -> bool + 'a {
-    move |at, id| is_at(frozen, list, at, id) && !active.contains_key(id)
-}
-
-/// Whether a job is at this position in these jobs.
-fn is_at(jobs: &Jobs, list: List, at: ListKey, id: &JobId) -> bool {
-    let record = jobs.get(id).and_then(|entry| entry.record.as_deref());
-    record.is_some_and(|record| position_of(record) == (list, at))
 }
 
 pub(crate) fn read(
@@ -697,9 +349,8 @@ pub(crate) fn read(
 impl JobTable for DiskJobTable {
     fn peek(&mut self, id: &JobId) -> Result<Option<&Record>, StoreError> {
         self.finish();
-        if let Some(known) = self.in_memory(id).map(|entry| entry.record.is_some()) {
-            let record = self.in_memory(id).and_then(|entry| entry.record.as_deref());
-            return Ok(record.filter(|_| known));
+        if self.known(id).is_some() {
+            return Ok(self.known(id).flatten());
         }
         self.peeked = self.find(id).map_err(unavailable)?.map(|record| (id.clone(), record));
         Ok(self.peeked.as_ref().map(|(_, record)| &**record))
@@ -731,9 +382,8 @@ impl JobTable for DiskJobTable {
     fn keep(&mut self, id: JobId, record: Box<Record>) {
         let taken = self.taken.take_if(|taken| taken.id == id);
         self.finish();
-        self.changes.push(entry::KEPT);
-        put_bytes(&mut self.changes, id.as_str().as_bytes());
-        codec::put_record(&mut self.changes, &record, taken.as_ref().map(|taken| &taken.parts));
+        let parts = taken.as_ref().map(|taken| &taken.parts);
+        log_entry::put_kept(&mut self.changes.bytes, &id, &record, parts);
         self.insert(id, record, taken);
     }
 

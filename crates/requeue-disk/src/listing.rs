@@ -4,8 +4,9 @@
 //! read without the lock, because they do not change.
 
 use crate::error::unavailable;
-use crate::job_table::{DiskJobTable, KeyRange, LayerEntry, TimePiece, position_of, read, totals};
-use crate::ready::{ReadyStep, STEP};
+use crate::job_table::{
+    DiskJobTable, KeyRange, LayerEntry, ReadyStep, STEP, TimePiece, position_of, read, totals,
+};
 use crate::state::State;
 use foldhash::HashSet;
 use requeue_jobs::limits::MAX_BATCH;

@@ -1,6 +1,5 @@
 //! Opens a store: reads the tables, replays the log, and starts the threads.
 
-use crate::bytes::Malformed;
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
 use crate::health::Health;
@@ -11,7 +10,7 @@ use crate::operations::QueuedOperation;
 use crate::options::Options;
 use crate::shared_writer::{LoneCaller, SharedWriter};
 use crate::space::Space;
-use crate::state::{Replay, State};
+use crate::state::State;
 use crate::tables::{self, Tables};
 use crate::upkeep::Upkeep;
 use crate::writer::{Shared, Writer};
@@ -51,13 +50,7 @@ impl Threads {
         let mut logged = 0;
         let replay = |group: Group<'_>| {
             logged += group.payload.len() as u64;
-            state.replay(group.payload).map_err(|replay| match replay {
-                Replay::Malformed(Malformed(what)) => {
-                    let what = format!("group {} is malformed: {what}", group.number);
-                    Corrupt::new(group.file, group.offset, what).into()
-                }
-                Replay::Disk(error) => error,
-            })
+            state.replay(&group)
         };
         let (after, recorded) = (opened.flushed_through, tables.version().log_end);
         let log = Log::open(disk.clone(), log_options, after, recorded, replay)?;

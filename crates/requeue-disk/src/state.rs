@@ -1,15 +1,19 @@
 //! The state of the store: all kinds, and how their changes are written to the log, replayed from
 //! the log, and frozen to be flushed to tables.
 
+mod replay;
+
 use crate::bytes::{Bytes, Malformed, put_bytes, put_number};
-use crate::codec::{self, Parts};
+use crate::codec;
 use crate::due_buckets::ListKey;
 use crate::error::{Corrupt, DiskError};
-use crate::job_table::{DiskJobTable, Jobs, entry, totals};
+use crate::job_table::{DiskJobTable, Jobs, totals};
+use crate::log_entry;
 use crate::next_claims::{NextClaim, NextClaims};
 use crate::stored_kinds::{self, StoredKind};
 use crate::tables::Version;
-use requeue_jobs::rules::{Counters, JobTable, KindState, Kinds, List, Record, Status};
+use replay::Replay;
+use requeue_jobs::rules::{KindState, Kinds, List, RateUse};
 use requeue_jobs::{JobId, Kind, Schedule, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -26,6 +30,9 @@ pub(crate) struct State {
     pub(crate) kinds: Kinds<DiskJobTable>,
     /// The names of kinds by number.
     names: BTreeMap<u32, Kind>,
+    /// How much of each rate limit is used according to the log, by the number of the kind. Without
+    /// an entry: nothing.
+    rate_uses: BTreeMap<u32, RateUse>,
     numbered: Arc<AtomicU32>,
     version: Arc<Mutex<Arc<Version>>>,
     /// Kinds that the current operation may have changed.
@@ -93,6 +100,7 @@ impl State {
         let mut state = State {
             kinds: Kinds::new(make),
             names: BTreeMap::new(),
+            rate_uses: BTreeMap::new(),
             numbered,
             version: shared,
             touched: Vec::new(),
@@ -109,19 +117,17 @@ impl State {
             unsynced: false,
             after_sync: Vec::new(),
         };
-        stored_kinds::read(blob, |kind| Ok(state.add(kind, &version)?)).map_err(|replay| {
-            match replay {
-                Replay::Malformed(Malformed(what)) => Corrupt::new("the manifest", 0, what).into(),
-                Replay::Disk(error) => error,
-            }
-        })?;
+        stored_kinds::read(blob, |kind| state.add(kind, &version))
+            .map_err(|replay| replay.into_error(|what| Corrupt::new("the manifest", 0, what)))?;
         Ok(state)
     }
 
-    fn add(&mut self, stored: StoredKind, version: &Arc<Version>) -> Result<(), DiskError> {
+    fn add(&mut self, stored: StoredKind, version: &Arc<Version>) -> Result<(), Replay> {
         let StoredKind { number, name, counters, counts, settings, rate_use } = stored;
-        let mut table = DiskJobTable::new(number, self.numbered.clone(), version.clone(), counts);
-        table.logged_rate_use = rate_use;
+        if rate_use != RateUse::default() {
+            self.rate_uses.insert(number, rate_use);
+        }
+        let table = DiskJobTable::new(number, self.numbered.clone(), version.clone(), counts);
         let mut kind = KindState::new(name, table);
         (kind.counters, kind.settings, kind.rate_use) = (counters, settings, rate_use);
         kind.table.load_leases()?;
@@ -175,22 +181,15 @@ impl State {
     pub(crate) fn settings_changed(&mut self, kind: &Kind) {
         if let Some(kind) = self.kinds.kind_mut(kind) {
             let settings = &kind.settings;
-            kind.table.note(|out| {
-                out.push(entry::SETTINGS);
-                codec::put_settings(out, settings);
-            });
+            kind.table.note(|out| log_entry::put_settings(out, settings));
         }
         self.touch(kind);
     }
 
     pub(crate) fn counters_changed(&mut self, kind: &Kind) {
         if let Some(kind) = self.kinds.kind_mut(kind) {
-            let Counters { generation, fence, .. } = kind.counters;
-            kind.table.note(|out| {
-                out.push(entry::COUNTERS);
-                put_number(out, generation);
-                put_number(out, fence);
-            });
+            let counters = &kind.counters;
+            kind.table.note(|out| log_entry::put_counters(out, counters));
         }
         self.touch(kind);
     }
@@ -198,16 +197,7 @@ impl State {
     pub(crate) fn schedule_changed(&mut self, kind: &Kind, id: &JobId) {
         if let Some(kind) = self.kinds.kind_mut(kind) {
             let schedule = kind.schedules.get(id);
-            kind.table.note(|out| match schedule {
-                Some(schedule) => {
-                    out.push(entry::SCHEDULE);
-                    codec::put_schedule(out, schedule);
-                }
-                None => {
-                    out.push(entry::NO_SCHEDULE);
-                    put_bytes(out, id.as_str().as_bytes());
-                }
-            });
+            kind.table.note(|out| log_entry::put_schedule(out, id, schedule));
         }
         self.schedules.insert((kind.clone(), id.clone()));
         self.touch(kind);
@@ -223,19 +213,18 @@ impl State {
         }
         for name in self.touched.drain(..) {
             let Some(kind) = self.kinds.kind_mut(&name) else { continue };
-            if kind.rate_use != kind.table.logged_rate_use {
+            let number = kind.table.number();
+            let logged = self.rate_uses.get(&number).copied().unwrap_or_default();
+            if kind.rate_use != logged {
                 let rate_use = kind.rate_use;
-                kind.table.logged_rate_use = rate_use;
-                kind.table.note(|out| {
-                    out.push(entry::RATE_USE);
-                    codec::put_rate_use(out, &rate_use);
-                });
+                self.rate_uses.insert(number, rate_use);
+                kind.table.note(|out| log_entry::put_rate_use(out, &rate_use));
             }
             let (len, grown) = kind.table.end();
             self.changed_len += grown;
             if grown > 0 && grown == len {
                 self.changed.push(name);
-            } else if !self.unread.is_empty() && self.unread.remove(&kind.table.number()) {
+            } else if !self.unread.is_empty() && self.unread.remove(&number) {
                 self.to_read.push(name);
             }
         }
@@ -246,10 +235,7 @@ impl State {
     fn replaced(&mut self, old: &Kind, new: &Kind) {
         let Some(kind) = self.kinds.kind_mut(new) else { return };
         let number = kind.table.number();
-        kind.table.note(|out| {
-            out.push(entry::RENAMED);
-            put_bytes(out, new.as_str().as_bytes());
-        });
+        kind.table.note(|out| log_entry::put_renamed(out, new));
         self.renamed(number, old, new);
         self.changed.iter_mut().filter(|kind| *kind == old).for_each(|kind| *kind = new.clone());
         self.next_claims.publish(old, None);
@@ -319,65 +305,6 @@ impl State {
             }
         };
         self.next_claims.publish(name, next)
-    }
-
-    // Replaying the log.
-
-    /// Applies a group of the log.
-    pub(crate) fn replay(&mut self, group: &[u8]) -> Result<(), Replay> {
-        let mut group = Bytes::new(group);
-        while !group.is_empty() {
-            let number = group.number32()?;
-            let name = group.text()?;
-            if !name.is_empty() {
-                self.add_new(number, name)?;
-            }
-            let changes = group.bytes()?;
-            let name =
-                self.names.get(&number).ok_or(Malformed("an entry refers to an unknown kind"))?;
-            let kind =
-                self.kinds.kind_mut(name).ok_or(Malformed("an entry refers to an unknown kind"))?;
-            let mut changes = Bytes::new(changes);
-            let mut renamed = None;
-            while !changes.is_empty() {
-                match replay_entry(kind, &mut changes)? {
-                    Some(Also::Schedule(id)) => {
-                        self.schedules.insert((name.clone(), id));
-                    }
-                    Some(Also::Renamed(to)) => renamed = Some(to),
-                    None => {}
-                }
-            }
-            kind.table.drain(|_| ());
-            self.weight = self.weight.saturating_add_signed(kind.table.grown());
-            self.hidden += kind.table.hidden();
-            if let Some(to) = renamed
-                && to != *name
-            {
-                if self.kinds.kind(&to).is_some() {
-                    return Err(Malformed("a kind gets the name of another").into());
-                }
-                let from = name.clone();
-                self.kinds.rename(&from, &to);
-                self.renamed(number, &from, &to);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a kind that is not in the tables.
-    fn add_new(&mut self, number: u32, name: &str) -> Result<(), Replay> {
-        let name =
-            Kind::with_reserved(name).map_err(|_| Malformed("the name of a kind is invalid"))?;
-        let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.numbered.fetch_max(number.saturating_add(1), Ordering::Relaxed);
-        self.logged.insert(number);
-        self.names.insert(number, name.clone());
-        self.kinds.insert(KindState::new(
-            name,
-            DiskJobTable::new(number, self.numbered.clone(), version, [0; List::END]),
-        ));
-        Ok(())
     }
 
     // Flushing to tables.
@@ -452,92 +379,5 @@ impl State {
     pub(crate) fn moved(&mut self, version: &Arc<Version>) {
         self.kinds.iter_mut().for_each(|kind| kind.table.moved(version.clone()));
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version.clone();
-    }
-}
-
-/// Why a group could not be replayed.
-pub(crate) enum Replay {
-    Malformed(Malformed),
-    /// A job that it changes could not be read.
-    Disk(DiskError),
-}
-
-impl From<Malformed> for Replay {
-    fn from(malformed: Malformed) -> Self {
-        Replay::Malformed(malformed)
-    }
-}
-
-impl From<DiskError> for Replay {
-    fn from(error: DiskError) -> Self {
-        Replay::Disk(error)
-    }
-}
-
-/// What a log entry changes besides the kind itself.
-enum Also {
-    Schedule(JobId),
-    /// Other entries of the group refer to the kind under its new name, too.
-    Renamed(Kind),
-}
-
-/// Applies one log entry.
-fn replay_entry(
-    kind: &mut KindState<DiskJobTable>,
-    changes: &mut Bytes<'_>,
-) -> Result<Option<Also>, Replay> {
-    match changes.byte()? {
-        entry::KEPT => {
-            let id = codec::id(changes)?;
-            let before = kind.table.take_out(&id)?;
-            let parts = before.as_deref().map(Parts::of);
-            let record = codec::record(changes, parts.as_ref())?;
-            count(kind, &record);
-            kind.table.keep(id, Box::new(record));
-        }
-        entry::GONE => {
-            let id = codec::id(changes)?;
-            kind.table.take_out(&id)?.ok_or(Malformed("a job is removed that does not exist"))?;
-            kind.table.finish();
-        }
-        entry::SETTINGS => kind.settings = codec::settings(changes)?,
-        entry::RATE_USE => {
-            kind.rate_use = codec::rate_use(changes)?;
-            kind.table.logged_rate_use = kind.rate_use;
-        }
-        entry::SCHEDULE => {
-            let schedule = codec::schedule(changes)?;
-            let id = schedule.id.clone();
-            kind.schedules.insert(id.clone(), schedule);
-            return Ok(Some(Also::Schedule(id)));
-        }
-        entry::COUNTERS => {
-            let (generation, fence) = (changes.counter()?, changes.counter()?);
-            kind.counters.generation = kind.counters.generation.max(generation);
-            kind.counters.fence = kind.counters.fence.max(fence);
-        }
-        entry::NO_SCHEDULE => {
-            let id = codec::id(changes)?;
-            kind.schedules.remove(&id);
-            return Ok(Some(Also::Schedule(id)));
-        }
-        entry::RENAMED => {
-            let name = Kind::with_reserved(changes.text()?);
-            let name = name.map_err(|_| Malformed("the name of a kind is invalid"))?;
-            // The other kind had no settings.
-            return Ok(Some(Also::Renamed(name)));
-        }
-        _ => return Err(Malformed("an entry has an unknown tag").into()),
-    }
-    Ok(None)
-}
-
-/// Raises the counters of a kind, so that no number of this record is assigned again.
-fn count(kind: &mut KindState<DiskJobTable>, record: &Record) {
-    let counters = &mut kind.counters;
-    counters.seq = counters.seq.max(record.seq);
-    counters.generation = counters.generation.max(record.newest_generation().0);
-    if let Status::Leased(lease) = &record.status {
-        counters.fence = counters.fence.max(lease.fence.0);
     }
 }

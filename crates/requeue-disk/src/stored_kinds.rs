@@ -3,6 +3,7 @@
 use crate::bytes::{Bytes, Malformed, put_bytes, put_number};
 use crate::codec;
 use crate::job_table::ListCounts;
+use crate::log_entry::kind_name;
 use requeue_jobs::rules::{Counters, List, RateUse};
 use requeue_jobs::{Kind, Settings};
 
@@ -49,8 +50,7 @@ pub(crate) fn read<E: From<Malformed>>(
 
 fn read_kind(bytes: &mut Bytes<'_>) -> Result<StoredKind, Malformed> {
     let number = bytes.number32()?;
-    let name = Kind::with_reserved(bytes.text()?);
-    let name = name.map_err(|_| Malformed("the name of a kind is invalid"))?;
+    let name = kind_name(bytes.text()?)?;
     let [generation, fence, seq] = [bytes.counter()?, bytes.counter()?, bytes.counter()?];
     let mut counts = [0; List::END];
     for _ in 0..bytes.number()? {

@@ -20,14 +20,13 @@ mod lists;
 #[cfg(test)]
 mod tests;
 
-use crate::bytes::Malformed;
 use crate::disk::Disk;
-use crate::error::{Corrupt, DiskError, chain};
+use crate::error::{Corrupt, DiskError};
 use crate::lock::Lock;
 use crate::log::{self, LogEnd, SegmentView};
 use crate::manifest::{self, Manifest};
 use crate::progress::{ByteProgress, Meter};
-use crate::state::{Replay, State};
+use crate::state::State;
 use crate::tables::run::Run;
 use crate::tables::{Checked, Entry, Version, table};
 use entries::ManifestKinds;
@@ -98,7 +97,7 @@ fn note(noted: &mut Vec<Corrupt>, more: &mut u64, corrupt: Corrupt) {
 /// number of bytes read.
 ///
 /// Damage is not an error: it is in the returned [`Verified`]. The call fails only if it cannot
-/// check the directory: it does not exist, it is in use, or a newer version wrote it.
+/// check the directory: it does not exist, it is in use, or a version with another format wrote it.
 ///
 /// ```
 /// use requeue_disk::{DiskStore, verify};
@@ -286,7 +285,7 @@ impl Verifier<'_> {
         let counted = match lists::Counted::new(version, |bytes| meter.add(bytes)) {
             Ok(counted) => counted,
             Err(error) => {
-                self.found.problem(corrupt(error, &manifest::name(manifest.number)));
+                self.found.problem(error.into_corrupt(&manifest::name(manifest.number), 0));
                 return None;
             }
         };
@@ -299,7 +298,7 @@ impl Verifier<'_> {
     /// The state that a store loads from the tables before it replays the log.
     fn state(&mut self, name: &str, manifest: &Manifest, version: &Arc<Version>) -> Option<State> {
         let state = State::open(version.clone(), &manifest.blob);
-        state.map_err(|error| self.found.problem(corrupt(error, name))).ok()
+        state.map_err(|error| self.found.problem(error.into_corrupt(name, 0))).ok()
     }
 
     /// Reads the log, and replays the groups that are newer than the tables. Returns the state
@@ -320,16 +319,9 @@ impl Verifier<'_> {
                 meter.add(group.payload.len() as u64);
                 whole &= !group.behind_gap;
                 let Some(state) = state.as_mut().filter(|_| group.is_new && whole) else { return };
-                if let Err(replay) = state.replay(group.payload) {
+                if let Err(error) = state.replay(&group) {
                     whole = false;
-                    found.problem(match replay {
-                        Replay::Malformed(Malformed(what)) => {
-                            let what = format!("group {} is malformed: {what}", group.number);
-                            Corrupt::new(group.file, group.offset, what)
-                        }
-                        // The group changes a job in a table that cannot be read.
-                        Replay::Disk(error) => corrupt(error, group.file),
-                    });
+                    found.problem(error.into_corrupt(group.file, group.offset));
                 }
             }
         })?;
@@ -338,13 +330,5 @@ impl Verifier<'_> {
             whole = false;
         }
         Ok(state.filter(|_| whole))
-    }
-}
-
-/// The damage that an error reports. If the error names no file, it is attributed to `file`.
-fn corrupt(error: DiskError, file: &str) -> Corrupt {
-    match error {
-        DiskError::Corrupt(corrupt) => corrupt,
-        error => Corrupt::new(file, 0, chain(&error)),
     }
 }

@@ -4,12 +4,13 @@
 //! lock, the jobs in memory are added, and those that they hide are removed. If a flush has changed
 //! the tables meanwhile, they are read again. So each piece shows the jobs at one point in time.
 
-use super::{DiskJobTable, Layer, in_frozen, is_at};
+use super::DiskJobTable;
+use super::layers::{Layer, in_frozen, is_at};
+use super::ready::before;
 use crate::bytes::Malformed;
 use crate::codec;
 use crate::due_buckets::ListKey;
 use crate::error::DiskError;
-use crate::ready::before;
 use crate::tables::{Scan, Source, Version};
 use requeue_jobs::JobId;
 use requeue_jobs::limits::MAX_RESULT_BYTES;

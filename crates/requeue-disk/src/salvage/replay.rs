@@ -4,8 +4,9 @@ use super::Loss;
 use crate::bytes::{Bytes, Malformed};
 use crate::codec::{self, Draft};
 use crate::error::DiskError;
-use crate::job_table::{ListCounts, entry, position_of};
+use crate::job_table::{ListCounts, position_of};
 use crate::log::SalvagedLog;
+use crate::log_entry::{LogEntry, kind_name};
 use crate::manifest::Manifest;
 use crate::state::SCHEDULES;
 use crate::stored_kinds;
@@ -155,48 +156,12 @@ fn read_kinds(
     })
 }
 
-fn kind_name(name: &str) -> Result<Kind, Malformed> {
-    Kind::with_reserved(name).map_err(|_| Malformed("the name of a kind is invalid"))
-}
-
-/// An entry of a group.
-enum Change {
-    Kept(JobId, Draft),
-    Gone(JobId),
-    Settings(Settings),
-    Schedule(Schedule),
-    NoSchedule(JobId),
-    Counters(u64, u64),
-    /// It is not salvaged: at worst, a burst follows.
-    RateUse,
-    Renamed(Kind),
-}
-
-impl Change {
-    fn read(bytes: &mut Bytes<'_>) -> Result<Change, Malformed> {
-        Ok(match bytes.byte()? {
-            entry::KEPT => Change::Kept(codec::id(bytes)?, Draft::read(bytes)?),
-            entry::GONE => Change::Gone(codec::id(bytes)?),
-            entry::SETTINGS => Change::Settings(codec::settings(bytes)?),
-            entry::RATE_USE => {
-                codec::rate_use(bytes)?;
-                Change::RateUse
-            }
-            entry::SCHEDULE => Change::Schedule(codec::schedule(bytes)?),
-            entry::NO_SCHEDULE => Change::NoSchedule(codec::id(bytes)?),
-            entry::COUNTERS => Change::Counters(bytes.counter()?, bytes.counter()?),
-            entry::RENAMED => Change::Renamed(kind_name(bytes.text()?)?),
-            _ => return Err(Malformed("an entry has an unknown tag")),
-        })
-    }
-}
-
 /// Passes the changes of a group to `each`, with the number of their kind and its name, which is
 /// empty if it was named before. Goes on with the next kind after malformed bytes, and returns
 /// their error at the end.
 fn changes<E>(
     payload: &[u8],
-    mut each: impl FnMut(u32, &str, Option<Change>) -> Result<(), E>,
+    mut each: impl FnMut(u32, &str, Option<LogEntry>) -> Result<(), E>,
 ) -> Result<Result<(), Malformed>, E> {
     let mut group = Bytes::new(payload);
     let mut result = Ok(());
@@ -209,7 +174,7 @@ fn changes<E>(
         each(number, name, None)?;
         let mut section = Bytes::new(section);
         while !section.is_empty() {
-            match Change::read(&mut section) {
+            match LogEntry::read(&mut section) {
                 Ok(change) => each(number, name, Some(change))?,
                 Err(malformed) => {
                     result = Err(malformed);
@@ -254,10 +219,10 @@ impl Replay<'_> {
                 if let Ok(name) = kind_name(name) {
                     named.insert(number, name);
                 }
-                if let Some(Change::Renamed(name)) = &change {
+                if let Some(LogEntry::Renamed(name)) = &change {
                     named.insert(number, name.clone());
                 }
-                if let Some(Change::Kept(id, _) | Change::Gone(id)) = change
+                if let Some(LogEntry::Kept(id, _) | LogEntry::Gone(id)) = change
                     && group.number > after
                     && tables.find(number, id.as_str())? == FoundId::Unknown
                 {
@@ -339,31 +304,32 @@ impl Replay<'_> {
         })
     }
 
-    fn change(&mut self, number: u32, change: Change) -> Result<(), DiskError> {
+    fn change(&mut self, number: u32, change: LogEntry) -> Result<(), DiskError> {
         let kind = self.kind(number);
         match change {
-            Change::Settings(settings) => kind.settings = settings,
-            Change::RateUse => {}
-            Change::Renamed(name) => {
+            LogEntry::Settings(settings) => kind.settings = settings,
+            // At worst, a burst follows.
+            LogEntry::RateUse(_) => {}
+            LogEntry::Renamed(name) => {
                 kind.name = name;
                 // It was idle: what is known of its jobs is outdated, and would belong to another kind.
                 kind.jobs.values_mut().for_each(|job| (job.record, job.lost) = (None, None));
             }
-            Change::Schedule(schedule) => {
+            LogEntry::Schedule(schedule) => {
                 kind.schedules.insert(schedule.id.clone(), schedule);
             }
-            Change::NoSchedule(id) => drop(kind.schedules.remove(&id)),
-            Change::Counters(generation, fence) => {
+            LogEntry::NoSchedule(id) => drop(kind.schedules.remove(&id)),
+            LogEntry::Counters { generation, fence } => {
                 kind.generation = kind.generation.max(generation);
                 kind.fence = kind.fence.max(fence);
             }
-            Change::Gone(id) => {
+            LogEntry::Gone(id) => {
                 self.before(number, &id)?;
                 let gaps = self.gaps;
                 let job = LoggedJob { record: None, gaps, lost: None, lacks_attempts: false };
                 self.kind(number).jobs.insert(id, job);
             }
-            Change::Kept(id, draft) => self.keep(number, id, draft)?,
+            LogEntry::Kept(id, draft) => self.keep(number, id, draft)?,
         }
         Ok(())
     }
