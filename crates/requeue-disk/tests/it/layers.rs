@@ -5,8 +5,9 @@ use crate::support::small;
 use crate::support::workload::{clock_at, id, kinds};
 use requeue_disk::DiskStore;
 use requeue_jobs::{
-    Body, Claim, ClaimedJob, Condition, Kind, Placed, Priority, Put, PutError, Settle, SettleError,
-    Settled, Settlement, Store, Timestamp, WorkerName,
+    Body, Claim, ClaimedJob, Condition, Due, JobId, JobState, Kind, Page, Placed, Priority, Put,
+    PutError, Query, Settings, Settle, SettleError, Settled, Settlement, Store, Timestamp,
+    WorkerName,
 };
 use requeue_testkit::block_on;
 use std::sync::Arc;
@@ -138,4 +139,61 @@ fn a_large_job_among_many_kinds_is_claimed_from_its_table() {
         assert_eq!(settle(&store, &claimed, Settlement::Ack), Ok(Settled::Done));
         store.check();
     }
+}
+
+#[test]
+fn a_list_of_few_among_many_in_memory_is_whole() {
+    let (_, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+    let mut options = small(&wall_clock);
+    (options.memory, options.segment) = (64 << 20, 16 << 20);
+    let store = DiskStore::open_on(Arc::new(SimulatedDisk::new()), options).expect("it opens");
+    let all: Vec<String> = (0..10_000).map(|n| format!("{n:05}")).collect();
+    for ids in all.chunks(1000) {
+        let later = |id: &String| Put { due: Due::After(Duration::from_secs(60)), ..job(id) };
+        block_on(store.put(ids.iter().map(later).collect())).expect("they are put");
+    }
+    let now = ["00001", "05000", "09999"];
+    for id in now {
+        put(&store, job(id)).expect("without condition");
+    }
+    let list = |state, after: Option<JobId>| {
+        let query = Query { state, after, limit: 1000, ..Query::new(kinds().remove(0)) };
+        block_on(store.list(query)).expect("it is read")
+    };
+    let ids = |page: &Page| page.jobs.iter().map(|job| job.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(&list(Some(JobState::Ready), None)), now);
+    assert_eq!(ids(&list(Some(JobState::Dead), None)), [] as [&str; 0]);
+    let (mut found, mut page) = (Vec::new(), list(None, None));
+    while let Some(after) = page.cursor.take() {
+        found.extend(ids(&page));
+        page = list(None, Some(after));
+    }
+    found.extend(ids(&page));
+    assert_eq!(found, all);
+}
+
+#[test]
+fn a_claim_that_meets_thousands_of_dead_jobs_is_a_small_change() {
+    let (clock, wall_clock) = clock_at(Timestamp::from_millis(1_700_000_000_000));
+    let store = DiskStore::open_on(Arc::new(SimulatedDisk::new()), small(&wall_clock));
+    let (store, kind) = (store.expect("it opens"), kinds().remove(0));
+    let mut settings = Settings::default();
+    settings.max_attempts = 1;
+    block_on(store.set(kind.clone(), settings)).expect("they are valid");
+    for number in 0..2500 {
+        put(&store, job(&number.to_string())).expect("without condition");
+    }
+    let claim = |max| {
+        let worker = WorkerName::new("worker").expect("a valid name");
+        let claim = Claim { kinds: vec![kind.clone()], max, lease: None, worker, nonce: 7 };
+        block_on(store.claim(claim)).expect("it is claimed").jobs.len()
+    };
+    assert_eq!([claim(1000), claim(1000), claim(500)], [1000, 1000, 500]);
+    clock.advance(Duration::from_secs(3600));
+    put(&store, job("alive")).expect("without condition");
+    let dead = || block_on(store.kinds()).expect("they are read")[0].counts.dead;
+    assert_eq!((claim(10), dead()), (0, 1000));
+    let reaped = block_on(store.reap(usize::MAX)).expect("they are reaped").count;
+    assert_eq!((reaped, dead()), (1000, 2000));
+    assert_eq!((claim(10), dead()), (1, 2500));
 }

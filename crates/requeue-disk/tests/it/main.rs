@@ -13,7 +13,6 @@ mod faults;
 mod flips;
 mod format;
 mod histories;
-mod job_table;
 mod kinds;
 mod layers;
 mod lone_caller;
