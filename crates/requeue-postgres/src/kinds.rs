@@ -1,6 +1,6 @@
 //! Kinds: their counts, and reaping.
 
-use crate::database::Failure;
+use crate::database::{Failure, Params};
 use crate::marks::Purpose;
 use crate::rows::{number, stored_number, stored_time, time};
 use crate::rules_call::Load;
@@ -74,7 +74,8 @@ impl Shared {
         let from = stored_time(from);
         let end = length.saturating_mul(stored_number(count as u64)).saturating_add(from);
         let sql = &self.statements.upcoming;
-        let rows = self.database.query(sql, &[&kind.number, &from, &length, &end]).await;
+        let params: &Params<'_> = &[&kind.number, &from, &length, &end];
+        let rows = self.database.query_of(kind.number, sql, params).await;
         for row in rows.map_err(Failure::for_read)? {
             let span = usize::try_from(row.get::<_, i64>(0)).ok();
             if let Some(span) = span.and_then(|span| counts.get_mut(span)) {

@@ -6,6 +6,7 @@ use crate::events::MAX_LISTENERS;
 use crate::forecast::Forecasts;
 use crate::health::{COUNTS_UNAVAILABLE, Health};
 use crate::instrumented::InstrumentedStore;
+use crate::kind_views::KindViews;
 use crate::listen::{Listener, Shutdown};
 use crate::metrics::DEFAULT_LIMIT;
 use crate::push::{Push, PushOptions, PushTask};
@@ -20,7 +21,7 @@ use crate::shares::{SharedLimit, Slot};
 use requeue::Clock;
 use requeue_http::wire::{Forecast, ParseContext};
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::{Jobs, Kind, Store, StoreError, StoreStatus, WallClock};
+use requeue_jobs::{Jobs, Kind, KindView, Store, StoreError, StoreStatus, WallClock};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
@@ -104,6 +105,7 @@ struct Shared {
     push: Arc<Push>,
     series: Arc<Series>,
     forecasts: Forecasts,
+    kind_views: KindViews,
 }
 
 impl App {
@@ -120,6 +122,7 @@ impl App {
             store,
             series: Arc::new(Series::new(wall_clock.clone())),
             forecasts: Forecasts::default(),
+            kind_views: KindViews::default(),
             wall_clock,
             waiting: SharedLimit::new(WAITING, limits.waiting, Right::Full),
             transfers: SharedLimit::new("exports and imports", limits.transfers, Right::Read),
@@ -221,6 +224,11 @@ impl App {
         &self.shared.jobs
     }
 
+    /// Returns the views of all kinds. Concurrent calls share a read of the store.
+    pub(crate) async fn kinds(&self) -> Result<Arc<Vec<KindView>>, StoreError> {
+        self.shared.kind_views.get(&**self.store()).await
+    }
+
     /// Sets the timers of schedules that were stored without one, such as those of an import.
     pub(crate) async fn set_missing_timers(&self) -> Result<usize, StoreError> {
         schedule_ticker(self.jobs()).set_missing_timers().await
@@ -289,10 +297,22 @@ impl App {
     }
 
     /// Returns how many jobs of a kind, or of all kinds, become due in the next minute, hour, day and
-    /// week.
-    pub(crate) async fn forecast(&self, kind: Option<Kind>) -> Result<Forecast, StoreError> {
+    /// week. If they have to be counted, this is a scan.
+    pub(crate) async fn forecast(
+        &self,
+        caller: &Caller,
+        kind: Option<Kind>,
+    ) -> Result<Forecast, Problem> {
         let Shared { forecasts, store, wall_clock, .. } = &*self.shared;
-        forecasts.get(kind, &**store, wall_clock).await
+        if let Some(kept) = forecasts.kept(&kind, &**store, wall_clock).await? {
+            return Ok(kept);
+        }
+        let (scan, app) = (self.scan_slot(caller).await?, self.clone());
+        let count = async move |store: &dyn Store| {
+            let Shared { forecasts, wall_clock, .. } = &*app.shared;
+            Ok(forecasts.get(&kind, store, wall_clock).await?)
+        };
+        scan.run(count).await
     }
 
     /// Returns all problems of this node, and the measurements of the store.

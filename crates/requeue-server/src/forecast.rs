@@ -56,6 +56,19 @@ struct Kept {
     far: Option<Counted>,
 }
 
+impl Kept {
+    fn forecast(&self, views: &[KindView]) -> Forecast {
+        let horizons = [&self.near, &self.far].into_iter().flatten();
+        let horizons: Vec<Horizon> = horizons.flat_map(|part| part.horizons.clone()).collect();
+        let within_a_week = self.far.as_ref().map_or(0, |far| far.jobs);
+        let ready: u64 = views.iter().map(|view| view.counts.ready).sum();
+        let pending: u64 = views.iter().map(|view| view.counts.pending).sum();
+        // Jobs may have become due or changed since they were counted.
+        let later = pending.saturating_sub(ready).saturating_sub(within_a_week);
+        Forecast { horizons, ready, later }
+    }
+}
+
 struct Counted {
     horizons: Vec<Horizon>,
     /// The number of jobs in the longest of them.
@@ -67,11 +80,11 @@ impl Forecasts {
     /// Returns the forecast of a kind, or of all kinds. Concurrent calls for the same kind count once.
     pub(crate) async fn get(
         &self,
-        kind: Option<Kind>,
+        kind: &Option<Kind>,
         store: &dyn Store,
         wall_clock: &WallClock,
     ) -> Result<Forecast, StoreError> {
-        let entry = self.entry(&kind);
+        let entry = self.entry(kind);
         let mut kept = entry.lock().await;
         let views = views(kind, store).await?;
         let now = wall_clock.clock().now();
@@ -81,17 +94,25 @@ impl Forecasts {
         if kept.far.as_ref().is_none_or(|far| far.valid_until <= now) {
             kept.far = Some(far(&views, store, wall_clock).await?);
         }
-        let horizons = [&kept.near, &kept.far].into_iter().flatten();
-        let horizons: Vec<Horizon> = horizons.flat_map(|part| part.horizons.clone()).collect();
-        let within_a_week = kept.far.as_ref().map_or(0, |far| far.jobs);
-        let ready: u64 = views.iter().map(|view| view.counts.ready).sum();
-        let pending: u64 = views.iter().map(|view| view.counts.pending).sum();
-        Ok(Forecast {
-            horizons,
-            ready,
-            // Jobs may have become due or changed since they were counted.
-            later: pending.saturating_sub(ready).saturating_sub(within_a_week),
-        })
+        Ok(kept.forecast(&views))
+    }
+
+    /// Returns the forecast if nothing has to be counted for it. If another call counts, waits for it.
+    pub(crate) async fn kept(
+        &self,
+        kind: &Option<Kind>,
+        store: &dyn Store,
+        wall_clock: &WallClock,
+    ) -> Result<Option<Forecast>, StoreError> {
+        let entry = self.entry(kind);
+        let kept = entry.lock().await;
+        let now = wall_clock.clock().now();
+        let is_valid =
+            |part: &Option<Counted>| part.as_ref().is_some_and(|part| now < part.valid_until);
+        if !is_valid(&kept.near) || !is_valid(&kept.far) {
+            return Ok(None);
+        }
+        Ok(Some(kept.forecast(&views(kind, store).await?)))
     }
 
     /// Returns the place for the forecast of a kind. If there are too many, all others are dropped.
@@ -104,9 +125,9 @@ impl Forecasts {
     }
 }
 
-async fn views(kind: Option<Kind>, store: &dyn Store) -> Result<Vec<KindView>, StoreError> {
+async fn views(kind: &Option<Kind>, store: &dyn Store) -> Result<Vec<KindView>, StoreError> {
     if let Some(kind) = kind {
-        return Ok(vec![store.kind(kind).await?]);
+        return Ok(vec![store.kind(kind.clone()).await?]);
     }
     let mut views = store.kinds().await?;
     // The timers of schedules are not jobs that somebody has put.
@@ -192,7 +213,7 @@ mod tests {
         jobs.put("report", "daily", "").after(hours(5)).await.unwrap();
 
         let forecasts = Forecasts::default();
-        let all = forecasts.get(None, &store, &wall_clock).await.unwrap();
+        let all = forecasts.get(&None, &store, &wall_clock).await.unwrap();
         let nonzero = |horizon: &Horizon| {
             let counts = horizon.counts.iter().enumerate().filter(|(_, count)| **count > 0);
             let counts: Vec<_> = counts.map(|(n, count)| (n, *count)).collect();
@@ -210,14 +231,14 @@ mod tests {
         assert_eq!((all.ready, all.later), (1, 1));
 
         let mail = Some(Kind::new("mail").unwrap());
-        let one = forecasts.get(mail.clone(), &store, &wall_clock).await.unwrap();
+        let one = forecasts.get(&mail, &store, &wall_clock).await.unwrap();
         assert_eq!(one.horizons[2].counts.iter().sum::<u64>(), 3);
 
         jobs.put("mail", "new", "").after(SECOND * 30).await.unwrap();
-        let again = forecasts.get(mail.clone(), &store, &wall_clock).await.unwrap();
+        let again = forecasts.get(&mail, &store, &wall_clock).await.unwrap();
         assert_eq!(one.horizons, again.horizons, "within a second, the counts are used again");
         clock.advance(SECOND);
-        let later = forecasts.get(mail, &store, &wall_clock).await.unwrap();
+        let later = forecasts.get(&mail, &store, &wall_clock).await.unwrap();
         assert_eq!(later.horizons[0].counts.iter().sum::<u64>(), 2);
     }
 }

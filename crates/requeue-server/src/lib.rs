@@ -30,6 +30,7 @@
 //! | `dashboard` | the web pages, which use only the HTTP API |
 //! | `cross_site` | protection against requests from web pages of other sites |
 //! | `instrumented` | the store wrapper that feeds `metrics`, `events` and `workers` |
+//! | `kind_views` | the views of all kinds, which concurrent requests share |
 //! | `series`, `forecast` | what this node did in the last hour and day; what falls due next |
 //! | `health`, `failure_log` | problems of the node: in the log, `/readyz`, `/v1/stats` and `/metrics` |
 //! | `reaper` | the background task that ends expired leases and drops old dead jobs |
@@ -50,6 +51,7 @@ mod forecast;
 mod health;
 mod instrumented;
 mod json_text;
+mod kind_views;
 mod listed_job;
 pub mod listen;
 mod metrics;

@@ -201,7 +201,7 @@ impl Weighed for ScheduleView {
 
 impl Weighed for KindView {
     fn weight(&self) -> usize {
-        0
+        size_of::<KindView>() + self.kind.as_str().len()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Requests that examine many jobs: filtered counts and lists, groups of errors, changes by filter.
+//! Requests that examine many jobs: filtered counts and lists, groups of errors, counts by due time, changes
+//! by filter.
 //!
 //! Each takes up to a second of processor time. They must not delay puts and claims, so they run beside them:
 //!
@@ -9,7 +10,8 @@
 //!
 //! - Their work is done on threads for blocking work, never on those that serve requests.
 //! - One page is examined at a time per four processors, so most processors are left to others. Scans
-//!   take turns with each page: a short one does not wait for the end of a long one.
+//!   take turns with each page: a short one does not wait for the end of a long one. A count by due time is
+//!   one page, because the store does all of it.
 //! - A scan whose client has gone ends with the page.
 
 use crate::app::App;
@@ -18,7 +20,9 @@ use crate::response_memory::{ResponseMemory, ResponseRoom};
 use crate::shares::{SharedLimit, Slot};
 use futures_executor::block_on;
 use requeue_http::{Problem, ProblemType};
-use requeue_jobs::{Layered, Page, Query, Store, StoreError, StoreFuture, TimePage, TimeQuery};
+use requeue_jobs::{
+    Kind, Layered, Page, Query, Spans, Store, StoreError, StoreFuture, TimePage, TimeQuery,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -117,7 +121,8 @@ impl PacedStore {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
-    async fn next_turn(&self) -> Result<(), StoreError> {
+    /// Waits for the next turn, and for memory for a page of jobs if there is `memory`.
+    async fn next_turn(&self, memory: Option<&ResponseMemory>) -> Result<(), StoreError> {
         // Given back first: others wait for it.
         self.set_turn(None);
         let permit = Arc::clone(&self.turns).acquire_owned().await;
@@ -125,7 +130,7 @@ impl PacedStore {
         if self.abandoned.is_cancelled() {
             return Err(StoreError::Unavailable { reason: "the client has gone".to_owned() });
         }
-        let room = match &self.memory {
+        let room = match memory {
             Some(memory) => Some(memory.for_page().await.map_err(unavailable)?),
             None => None,
         };
@@ -145,15 +150,23 @@ impl Layered for PacedStore {
 
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         Box::pin(async move {
-            self.next_turn().await?;
+            self.next_turn(self.memory.as_ref()).await?;
             self.store.list(query).await
         })
     }
 
     fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
         Box::pin(async move {
-            self.next_turn().await?;
+            self.next_turn(self.memory.as_ref()).await?;
             self.store.list_by_time(query).await
+        })
+    }
+
+    fn upcoming(&self, kind: Kind, spans: Spans) -> StoreFuture<'_, Vec<u64>> {
+        Box::pin(async move {
+            // It returns numbers only.
+            self.next_turn(None).await?;
+            self.store.upcoming(kind, spans).await
         })
     }
 }
@@ -365,6 +378,7 @@ mod tests {
             ("GET", "jobs?limit=101", true),
             ("GET", "jobs?state=dead", true),
             ("GET", "jobs?error=x", true),
+            ("GET", "upcoming?span=1m&count=3", true),
             ("POST", "cancel", true),
             ("POST", "run-now", true),
             ("POST", "revive", true),
@@ -374,7 +388,13 @@ mod tests {
             assert_eq!(!response.is_finished(), is_scan, "{method} {path}");
             waiting.push(response);
         }
-        for (method, path) in [("DELETE", "/v1/kinds/mail"), ("GET", "/go?q=none")] {
+        for (method, path) in [
+            ("DELETE", "/v1/kinds/mail"),
+            ("GET", "/v1/schedules"),
+            ("GET", "/v1/upcoming"),
+            ("GET", "/v1/upcoming?kind=mail"),
+            ("GET", "/go?q=none"),
+        ] {
             let response = call(&app, &access, 0, method, path);
             run_tasks().await;
             assert!(!response.is_finished(), "{method} {path}");

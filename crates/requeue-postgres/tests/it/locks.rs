@@ -7,7 +7,7 @@ use crate::support::{
 };
 use requeue_jobs::{
     Body, ClaimedJob, Missed, Priority, Rate, Schedule, ScheduleCondition, Settings, Settle,
-    SettleError, Settled, Settlement, Store, StoreError, Tick, TickJob, Ticked, Timestamp,
+    SettleError, Settled, Settlement, Spans, Store, StoreError, Tick, TickJob, Ticked, Timestamp,
 };
 use requeue_postgres::{Options, PostgresStore};
 use requeue_testkit::block_on;
@@ -300,4 +300,25 @@ fn settlements_do_not_wait_long_for_a_job_that_an_open_transaction_has_locked() 
     let third = jobs.iter().find(|job| job.id().as_str() == "3").expect("it was claimed");
     assert_eq!(settle(&store, third, Settlement::Ack), Ok(Settled::Done));
     is_whole(&store);
+}
+
+#[test]
+fn counts_by_due_time_leave_connections_to_other_calls() {
+    let server = PostgresServer::start();
+    let options = impatient();
+    let schema = options.schema.clone();
+    let store = connect(&server.url(), options);
+    put_all(&store, vec![put("a")]);
+    // A count of many jobs takes long, too.
+    let slow = Application::connect(&server.url());
+    slow.run("begin");
+    slow.run(&format!("lock table {schema}.job in access exclusive mode"));
+    let spans = Spans { from: Timestamp::from_millis(0), length: LONG, count: 3 };
+    let counts: Vec<_> = (0..30).map(|_| store.upcoming(kind(), spans)).collect();
+    block_on(store.settings(kind_named("other"))).expect("a connection is free");
+    slow.run("rollback");
+    for count in counts {
+        drop(block_on(count));
+    }
+    block_on(store.upcoming(kind(), spans)).expect("the server is up");
 }

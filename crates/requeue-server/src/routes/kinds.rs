@@ -8,7 +8,7 @@ use crate::bulk;
 use crate::extract::{Json, KindPath, QueryParams};
 use crate::listen::Delivery;
 use crate::response::ApiResult;
-use crate::response_memory::list_response;
+use crate::response_memory::{list_response, weight};
 use crate::trouble;
 use axum::Extension;
 use axum::extract::State;
@@ -31,8 +31,10 @@ pub(super) async fn all(
     State(app): State<App>,
     Extension(delivery): Extension<Delivery>,
 ) -> ApiResult<Response> {
-    let kinds = app.store().kinds().await?;
+    let kinds = app.kinds().await?;
+    delivery.hold(app.response_memory().reserve(weight(&kinds)).await?);
     let encode = |kind| KindStats::from(&kind);
+    let kinds = Vec::clone(&kinds);
     Ok(list_response("kinds", kinds, encode, String::new(), delivery))
 }
 
@@ -228,10 +230,13 @@ async fn set_paused(app: &App, kind: Kind, paused: bool) -> Result<StatusCode, S
 )]
 pub(super) async fn upcoming(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     KindPath(kind): KindPath,
     QueryParams(query): QueryParams<UpcomingQuery>,
 ) -> ApiResult<Json<Upcoming>> {
     let spans = query.read(&app.reading())?;
-    let counts = app.store().upcoming(kind, spans).await?;
+    let scan = app.scan_slot(&caller).await?;
+    let count = async move |store: &dyn Store| Ok(store.upcoming(kind, spans).await?);
+    let counts = scan.run(count).await?;
     Ok(Json(Upcoming::new(spans, counts)))
 }

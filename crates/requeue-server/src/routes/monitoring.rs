@@ -128,11 +128,12 @@ pub(super) async fn series(
 )]
 pub(super) async fn forecast(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     QueryParams(query): QueryParams<ForecastQuery>,
 ) -> ApiResult<Json<Forecast>> {
     let kind = query.kind.map(Kind::with_reserved).transpose();
     let kind = kind.map_err(|invalid| Problem::from(invalid).at("kind"))?;
-    Ok(Json(app.forecast(kind).await?))
+    Ok(Json(app.forecast(&caller, kind).await?))
 }
 
 /// Reads a list of kinds that are separated by commas.

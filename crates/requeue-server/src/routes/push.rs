@@ -7,6 +7,7 @@ use crate::extract::{Json, QueryParams};
 use crate::response::ApiResult;
 use axum::extract::State;
 use requeue_http::wire::{AfterQuery, PushList, PushedKindJson};
+use requeue_jobs::KindView;
 
 /// How many kinds a page has: the settings of each are read from the store.
 const PAGE: usize = 200;
@@ -25,11 +26,11 @@ pub(super) async fn all(
     QueryParams(query): QueryParams<AfterQuery>,
 ) -> ApiResult<Json<PushList>> {
     let after = query.after.unwrap_or_default();
-    let views = app.store().kinds().await?;
-    let pushed = views.into_iter().filter(|view| view.push && view.kind.as_str() > after.as_str());
-    let mut pushed = pushed.peekable();
+    let views = app.kinds().await?;
+    let is_next = |view: &&KindView| view.push && view.kind.as_str() > after.as_str();
+    let pushed: Vec<KindView> = views.iter().filter(is_next).take(PAGE + 1).cloned().collect();
     let mut list = PushList::default();
-    for view in pushed.by_ref().take(PAGE) {
+    for view in pushed.iter().take(PAGE) {
         let settings = app.store().settings(view.kind.clone()).await?;
         list.kinds.push(PushedKindJson {
             kind: view.kind.to_string(),
@@ -42,7 +43,7 @@ pub(super) async fn all(
             state: app.push().state(&view.kind),
         });
     }
-    if pushed.peek().is_some() {
+    if pushed.len() > PAGE {
         list.cursor = list.kinds.last().map(|last| last.kind.clone());
     }
     Ok(Json(list))

@@ -2,6 +2,7 @@
 
 use super::Problems;
 use crate::app::App;
+use crate::auth::Caller;
 use crate::extract::{JobPath, Json, KindPath, QueryParams};
 use crate::listen::Delivery;
 use crate::response::{ApiResult, json};
@@ -73,11 +74,15 @@ const PAGE: usize = 200;
 pub(super) async fn of_all_kinds(
     State(app): State<App>,
     Extension(delivery): Extension<Delivery>,
+    Extension(caller): Extension<Caller>,
     QueryParams(query): QueryParams<AfterQuery>,
 ) -> ApiResult<Response> {
     let after = query.after.unwrap_or_default();
+    // It reads up to hundreds of kinds.
+    let _scan = app.scan_slot(&caller).await?;
     let mut room = app.response_memory().for_list(MAX_BATCH).await?;
-    let kinds = app.store().kinds().await?.into_iter().map(|view| view.kind);
+    let kinds = app.kinds().await?;
+    let kinds = kinds.iter().map(|view| view.kind.clone());
     let kinds: Vec<Kind> = kinds.filter(|kind| kind.as_str() > after.as_str()).collect();
     let read = async move |jobs: &Jobs| {
         let (mut schedules, mut cursor) = (Vec::new(), None);

@@ -46,7 +46,7 @@ fn shown(problem: &StoreProblem) -> NodeProblemJson {
     responses((status = 200, description = "The statistics.", body = StatsJson), Problems)
 )]
 pub(super) async fn stats(State(app): State<App>) -> ApiResult<Json<StatsJson>> {
-    let kinds = app.store().kinds().await?;
+    let kinds = app.kinds().await?;
     let sum = |count: fn(&requeue_jobs::Counts) -> u64| {
         kinds.iter().map(|kind| count(&kind.counts)).sum()
     };
