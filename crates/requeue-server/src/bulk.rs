@@ -218,11 +218,21 @@ pub async fn change(
     let mut done = BulkChangeResult::default();
     let mut cursor = after;
     // For all pages together, because few jobs may match.
-    let mut scans = MAX_SCANNED;
+    let (mut scans, mut has_begun) = (MAX_SCANNED, false);
     loop {
         let left = limit.saturating_sub(done.matched as usize).min(PAGE);
-        let page = list_within(store, kind.clone(), filter, cursor.take(), left, &mut scans).await;
-        let page = page.map_err(|error| after_some(error, done.changed))?;
+        let after = cursor.take();
+        let page = list_within(store, kind.clone(), filter, after.clone(), left, &mut scans).await;
+        let page = match (page, after) {
+            (Ok(page), _) => page,
+            // A list changes nothing: the next call continues here, or reports why it cannot.
+            (Err(_), Some(after)) if has_begun => {
+                done.cursor = Some(after.as_str().to_owned());
+                return Ok(done);
+            }
+            (Err(error), _) => return Err(error),
+        };
+        has_begun = true;
         let matched = page.jobs.len();
         let change =
             |job: JobView| Change { kind: kind.clone(), id: job.id, action: action.clone() };
@@ -273,9 +283,18 @@ async fn delete_some(
     }
     let mut deleted = KindDeleted::default();
     let mut query = Query { limit: PAGE, after, ..Query::new(kind.clone()) };
-    let mut scans = 0;
+    let (mut scans, mut has_begun) = (0, false);
     loop {
-        let page = store.list(query.clone()).await?;
+        let page = match (store.list(query.clone()).await, &query.after) {
+            (Ok(page), _) => page,
+            // As for changes.
+            (Err(_), Some(after)) if has_begun => {
+                deleted.cursor = Some(after.as_str().to_owned());
+                return Ok(deleted);
+            }
+            (Err(error), _) => return Err(error),
+        };
+        has_begun = true;
         scans += page.jobs.len();
         let cancel =
             |job: JobView| Change { kind: kind.clone(), id: job.id, action: ChangeKind::Cancel };
@@ -387,25 +406,58 @@ mod tests {
         }
     }
 
+    /// Returns a store of 300 jobs whose call with this number fails.
+    fn failing(call: u64) -> Faulty {
+        let store = MemoryStore::new();
+        put(&store, 0..300);
+        let store = Faulty::new(Arc::new(store));
+        store.at(call, Fault::Refused);
+        store
+    }
+
     #[test]
     fn a_failure_after_some_changes_does_not_report_that_nothing_was_done() {
         let none = BulkFilter::default();
-        let failing = |call| {
-            let store = MemoryStore::new();
-            put(&store, 0..300);
-            let store = Faulty::new(Arc::new(store));
-            store.at(call, Fault::Refused);
-            store
-        };
-        for call in 1..=6 {
+        // Lists and changes by turns. The first call of a deletion reads the schedules.
+        for call in [1, 2, 4, 6] {
             let store = failing(call);
             let done = change(&store, mail(), ChangeKind::Cancel, &none, None, MAX_SCANNED);
             let error = block_on(done).expect_err("the store fails");
             assert_eq!(matches!(error, StoreError::Unavailable { .. }), call <= 2, "{call}");
-            // The first call reads the schedules.
             let store = failing(call + 1);
             let error = block_on(delete(&store, mail(), None)).expect_err("the store fails");
             assert_eq!(matches!(error, StoreError::Unavailable { .. }), call <= 2, "{call}");
         }
+    }
+
+    #[test]
+    fn if_the_next_page_cannot_be_read_the_next_call_continues_with_it() {
+        let none = BulkFilter::default();
+        for (call, jobs) in [(3, 100), (5, 200)] {
+            let store = failing(call);
+            let cancel =
+                |after| change(&store, mail(), ChangeKind::Cancel, &none, after, MAX_SCANNED);
+            let done = block_on(cancel(None)).expect("it has changed some jobs");
+            assert_eq!((done.changed, done.cursor.as_deref()), (jobs, Some(last(jobs).as_str())));
+            let done = block_on(cancel(Some(last(jobs)))).expect("the store works");
+            assert_eq!((done.changed, done.cursor), (300 - jobs, None));
+            let store = failing(call + 1);
+            let deleted = block_on(delete(&store, mail(), None)).expect("it has deleted some jobs");
+            assert_eq!(
+                (deleted.removed, deleted.cursor.as_deref()),
+                (jobs, Some(last(jobs).as_str()))
+            );
+            let deleted = block_on(delete(&store, mail(), Some(last(jobs)))).expect("it works");
+            assert_eq!((deleted.removed, deleted.cursor), (300 - jobs, None));
+        }
+        // Not if the call has done nothing: it would be repeated for ever.
+        let failing = failing(1);
+        let done = change(&failing, mail(), ChangeKind::Cancel, &none, Some(id(7)), MAX_SCANNED);
+        block_on(done).expect_err("the store fails");
+    }
+
+    /// The last of the first `count` jobs.
+    fn last(count: u64) -> JobId {
+        id(count as usize - 1)
     }
 }

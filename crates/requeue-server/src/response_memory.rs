@@ -53,6 +53,9 @@ const JOB_BYTES: usize = 512;
 /// Bytes of the errors and the id of a job, at most.
 const MAX_DETAIL_BYTES: usize = 12 << 10;
 
+/// Bytes of a page of jobs that is examined, at most.
+const PAGE_BYTES: usize = MAX_RESULT_BYTES + PAGE * MAX_DETAIL_BYTES;
+
 /// A list of the largest size must fit.
 const MIN_MEMORY: usize = 2 * MAX_RESULT_BYTES + MAX_BATCH * MAX_DETAIL_BYTES;
 
@@ -94,21 +97,25 @@ impl ResponseMemory {
 
     /// Reserves room for a page of jobs that is examined, and not returned.
     pub(crate) async fn for_page(&self) -> Result<ResponseRoom, Problem> {
-        self.reserve(MAX_RESULT_BYTES + PAGE * MAX_DETAIL_BYTES).await
+        self.reserve(PAGE_BYTES).await
+    }
+
+    /// Does the same without waiting. Returns `None` if so much is not free.
+    pub(crate) fn try_for_page(&self) -> Option<ResponseRoom> {
+        self.try_reserve(PAGE_BYTES.min(self.limit) as u32)
     }
 
     /// Reserves this many bytes. Waits until others have given them back, in the order of the
     /// calls. Fails with `busy` if that takes too long.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<ResponseRoom, Problem> {
         let bytes = bytes.min(self.limit) as u32;
-        let room = |permit| ResponseRoom { permit, waiting: Arc::clone(&self.waiting) };
-        if let Ok(permit) = Arc::clone(&self.free).try_acquire_many_owned(bytes) {
-            return Ok(room(permit));
+        if let Some(room) = self.try_reserve(bytes) {
+            return Ok(room);
         }
         let _waiting = Waiting::new(&self.waiting);
         let acquired = Arc::clone(&self.free).acquire_many_owned(bytes);
         match tokio::time::timeout(WAIT, acquired).await {
-            Ok(permit) => Ok(room(permit.expect("this semaphore is never closed"))),
+            Ok(permit) => Ok(self.room(permit.expect("this semaphore is never closed"))),
             Err(_) => {
                 let limit = self.limit;
                 let detail = format!(
@@ -119,6 +126,14 @@ impl ResponseMemory {
                 Err(Problem { limit, ..Problem::new(ProblemType::Busy, detail) })
             }
         }
+    }
+
+    fn try_reserve(&self, bytes: u32) -> Option<ResponseRoom> {
+        Some(self.room(Arc::clone(&self.free).try_acquire_many_owned(bytes).ok()?))
+    }
+
+    fn room(&self, permit: OwnedSemaphorePermit) -> ResponseRoom {
+        ResponseRoom { permit, waiting: Arc::clone(&self.waiting) }
     }
 
     /// Returns how many bytes are reserved.

@@ -12,6 +12,8 @@
 //! - One page is examined at a time per four processors, so most processors are left to others. Scans
 //!   take turns with each page: a short one does not wait for the end of a long one. A count by due time is
 //!   one page, because the store does all of it.
+//! - Memory for a page is reserved before its turn. Whoever has a turn waits for no memory: those that hold
+//!   the memory may wait for the turn.
 //! - A scan whose client has gone ends with the page.
 
 use crate::app::App;
@@ -121,19 +123,30 @@ impl PacedStore {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        let permit = Arc::clone(&self.turns).acquire_owned().await;
+        permit.expect("this semaphore is never closed")
+    }
+
     /// Waits for the next turn, and for memory for a page of jobs if there is `memory`.
     async fn next_turn(&self, memory: Option<&ResponseMemory>) -> Result<(), StoreError> {
         // Given back first: others wait for it.
         self.set_turn(None);
-        let permit = Arc::clone(&self.turns).acquire_owned().await;
-        let permit = permit.expect("this semaphore is never closed");
+        let mut permit = self.permit().await;
+        let room = match memory.map(|memory| (memory, memory.try_for_page())) {
+            None => None,
+            Some((_, Some(room))) => Some(room),
+            // Others may hold it and wait for this turn.
+            Some((memory, None)) => {
+                drop(permit);
+                let room = memory.for_page().await.map_err(unavailable)?;
+                permit = self.permit().await;
+                Some(room)
+            }
+        };
         if self.abandoned.is_cancelled() {
             return Err(StoreError::Unavailable { reason: "the client has gone".to_owned() });
         }
-        let room = match memory {
-            Some(memory) => Some(memory.for_page().await.map_err(unavailable)?),
-            None => None,
-        };
         self.set_turn(Some(Turn { _permit: permit, _room: room }));
         Ok(())
     }
@@ -338,6 +351,24 @@ mod tests {
             assert_eq!(status(count).await, 200);
         }
         assert_eq!(app.scans().limit.used(), 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_scan_that_waits_for_memory_keeps_no_turn() {
+        let store = SlowLists::new().await;
+        store.open();
+        let (app, access) = (app(&store), access(0));
+        let all = app.response_memory().reserve(usize::MAX).await.expect("all of it is free");
+        let counted = count(&app, &access, 0);
+        while app.response_memory().waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let turns = Scans::default().turns.available_permits();
+        assert_eq!(app.scans().turns.available_permits(), turns);
+        // As a list does, which holds its memory when it waits for its turn.
+        let permit = timeout(LONG, Arc::clone(&app.scans().turns).acquire_owned()).await;
+        drop((permit, all));
+        assert_eq!(status(counted).await, 200);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
