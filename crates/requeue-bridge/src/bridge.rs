@@ -236,7 +236,10 @@ impl Bridge {
         self.put(source, puts, &mut done, &mut rejected, stop.as_mut()).await?;
         for (n, reason) in rejected {
             tracing::warn!(reason, "rejected a message");
-            source.reject(&batch[n].message, &reason).await.map_err(Interrupted::Connection)?;
+            source
+                .reject(&batch[n].message.rejected(&reason))
+                .await
+                .map_err(Interrupted::Connection)?;
             done.rejected += 1;
         }
         source.ack().await.map_err(Interrupted::Connection)?;

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 /// The content type of a job whose body is a whole message: a line of JSON that describes it, and its payload.
 pub const MESSAGE_TYPE: &str = "application/vnd.requeue.message";
 
+/// The header with the reason for which a message was rejected.
+const ERROR: &str = "requeue-error";
+
 /// The content type of a payload that has none.
 const OCTETS: &str = "application/octet-stream";
 
@@ -130,6 +133,22 @@ impl Message {
         headers.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
+    /// Returns this message for the place for rejected messages: as it was, with the reason in the header
+    /// `requeue-error`.
+    pub(crate) fn rejected(&self, reason: &str) -> Message {
+        self.with_only(ERROR, HeaderValue::from(reason))
+    }
+
+    /// Returns this message with a header, and without those of the publisher that have the same name in upper or
+    /// lower case: whoever reads the first one would read those.
+    pub(crate) fn with_only(&self, name: &str, value: HeaderValue) -> Message {
+        let mut message = self.clone();
+        // As for the headers of jobs, spaces make no other name: NATS removes them.
+        message.headers.retain(|(found, _)| !found.trim().eq_ignore_ascii_case(name));
+        message.headers.push((name.to_owned(), value));
+        message
+    }
+
     /// Returns the whole message as the body of a job. Fails if it is too long.
     ///
     /// ```
@@ -206,6 +225,19 @@ mod tests {
         ];
         message.properties.insert("priority".to_owned(), HeaderValue::Int(3));
         assert_eq!(Message::from_body(&message.to_body().unwrap()), Ok(message));
+    }
+
+    #[test]
+    fn the_reason_of_a_rejection_is_the_only_one() {
+        let mut message = Message::new(*b"x");
+        for name in ["requeue-error", "Requeue-Error", " requeue-error", "requeue-delay"] {
+            message.headers.push((name.to_owned(), "forged".into()));
+        }
+        let rejected = message.rejected("too long");
+        let headers = [("requeue-delay", "forged"), ("requeue-error", "too long")];
+        let headers = headers.map(|(name, value)| (name.to_owned(), HeaderValue::from(value)));
+        assert_eq!(rejected.headers, headers);
+        assert_eq!(rejected.payload, b"x");
     }
 
     #[test]

@@ -32,9 +32,8 @@ pub(crate) trait Source: Send {
         Box::pin(async { Ok(()) })
     }
 
-    /// Publishes an invalid message to the place for rejected messages: as it was, with the reason in the header
-    /// `requeue-error`. Returns when the broker has confirmed it.
-    fn reject<'a>(&'a mut self, message: &'a Message, reason: &'a str) -> SourceFuture<'a, ()>;
+    /// Publishes an invalid message to the place for rejected messages, as [`Message::rejected`] returns it. Returns when the broker has confirmed it.
+    fn reject<'a>(&'a mut self, rejected: &'a Message) -> SourceFuture<'a, ()>;
 
     /// Ends the connection. What was not acked is delivered again.
     fn close(&mut self) -> SourceFuture<'_, ()> {

@@ -8,7 +8,7 @@ use super::Connector;
 use super::properties::{message, properties};
 use crate::error::BridgeError;
 use crate::incoming::Received;
-use crate::message::{HeaderValue, Message};
+use crate::message::Message;
 use crate::source::{Source, SourceConfig, SourceFuture};
 use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
@@ -139,15 +139,18 @@ impl Source for AmqpSource {
         })
     }
 
-    fn reject<'a>(&'a mut self, message: &'a Message, reason: &'a str) -> SourceFuture<'a, ()> {
+    fn reject<'a>(&'a mut self, rejected: &'a Message) -> SourceFuture<'a, ()> {
         Box::pin(async move {
-            let mut rejected = message.clone();
-            rejected.headers.push(("requeue-error".to_owned(), HeaderValue::from(reason)));
             let options = BasicPublishOptions { mandatory: true, ..Default::default() };
-            let properties = properties(&rejected, None);
+            let properties = properties(rejected, None);
             let queue = self.rejected.as_str().into();
-            let sent =
-                self.channel.basic_publish("".into(), queue, options, &message.payload, properties);
+            let sent = self.channel.basic_publish(
+                "".into(),
+                queue,
+                options,
+                &rejected.payload,
+                properties,
+            );
             let confirmed = match sent.await {
                 Ok(confirm) => confirm.await,
                 Err(error) => Err(error),

@@ -15,7 +15,7 @@ use super::topics::{TopicState, create_topic, topic_state};
 use super::{Connector, check_topic};
 use crate::error::BridgeError;
 use crate::incoming::Received;
-use crate::message::{HeaderValue, Message};
+use crate::message::Message;
 use crate::source::{Source, SourceConfig, SourceFuture};
 use crate::target::BrokerOptions;
 use futures_util::FutureExt;
@@ -44,9 +44,6 @@ const SETTINGS: [(&str, &str); 8] = [
     ("queued.min.messages", "1000"),
     ("queued.max.messages.kbytes", "16384"),
 ];
-
-/// The header with the reason for which a message was rejected.
-const ERROR: &str = "requeue-error";
 
 /// How long a commit is repeated while the broker is unavailable.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -227,13 +224,10 @@ impl Source for KafkaSource {
         })
     }
 
-    fn reject<'a>(&'a mut self, message: &'a Message, reason: &'a str) -> SourceFuture<'a, ()> {
+    fn reject<'a>(&'a mut self, rejected: &'a Message) -> SourceFuture<'a, ()> {
         Box::pin(async move {
-            let mut rejected = message.clone();
-            rejected.headers.retain(|(name, _)| name != ERROR);
-            rejected.headers.push((ERROR.to_owned(), HeaderValue::from(reason)));
-            let key = message.key.as_deref();
-            let sent = self.producer.send(&self.rejected, key, &rejected, None).await;
+            let key = rejected.key.as_deref();
+            let sent = self.producer.send(&self.rejected, key, rejected, None).await;
             sent.map_err(|error| {
                 let problem = self.problem.as_ref().map_or(String::new(), |problem| {
                     format!("; when the bridge connected, it could not be created: {problem}")

@@ -191,6 +191,14 @@ async fn in_time<T>(call: impl Future<Output = Result<T, String>>) -> Result<T, 
     timed.unwrap_or_else(|_| Err("no response from the server within 10s".to_owned()))
 }
 
+/// Returns a rejected message with the subject that it had.
+fn with_subject(rejected: &Message) -> Message {
+    match &rejected.key {
+        Some(subject) => rejected.with_only("requeue-subject", HeaderValue::from_bytes(subject)),
+        None => rejected.clone(),
+    }
+}
+
 impl Source for NatsSource {
     fn receive(&mut self, max: usize) -> SourceFuture<'_, Vec<Received>> {
         Box::pin(async move {
@@ -223,17 +231,11 @@ impl Source for NatsSource {
         Box::pin(self.respond(AckKind::Progress))
     }
 
-    fn reject<'a>(&'a mut self, message: &'a Message, reason: &'a str) -> SourceFuture<'a, ()> {
+    fn reject<'a>(&'a mut self, rejected: &'a Message) -> SourceFuture<'a, ()> {
         Box::pin(async move {
-            let mut rejected = message.clone();
-            rejected.headers.push(("requeue-error".to_owned(), HeaderValue::from(reason)));
-            if let Some(subject) = &message.key {
-                let subject = HeaderValue::from_bytes(subject);
-                rejected.headers.push(("requeue-subject".to_owned(), subject));
-            }
             let publish = PublishMessage::build()
-                .payload(message.payload.clone().into())
-                .headers(headers(&rejected));
+                .payload(rejected.payload.clone().into())
+                .headers(headers(&with_subject(rejected)));
             let sent =
                 async { self.context.send_publish(self.rejected.clone(), publish).await?.await };
             let sent = in_time(async { sent.await.map_err(|error| error.to_string()) }).await;

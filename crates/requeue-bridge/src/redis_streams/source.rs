@@ -203,14 +203,13 @@ impl Source for RedisSource {
         })
     }
 
-    fn reject<'a>(&'a mut self, message: &'a Message, reason: &'a str) -> SourceFuture<'a, ()> {
+    fn reject<'a>(&'a mut self, rejected: &'a Message) -> SourceFuture<'a, ()> {
         Box::pin(async move {
             let mut add = redis::cmd("XADD");
             add.arg(&self.rejected).arg("*");
-            for (name, value) in fields(message) {
+            for (name, value) in fields(rejected) {
                 add.arg(name).arg(value);
             }
-            add.arg("requeue-error").arg(reason);
             let added = add.query_async::<Value>(&mut self.connection).await;
             added.map(drop).map_err(|error| format!("stream {:?}: {error}", self.rejected))
         })

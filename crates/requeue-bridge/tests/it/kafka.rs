@@ -368,7 +368,8 @@ async fn messages_come_in_and_go_out_as_they_were() {
     client.produce("orders.delayed", Some("eu"), &headers, Some("{}")).await;
     let hour = [("requeue-delay", "1h"), ("requeue-key", "k")];
     client.produce("orders.delayed", Some("eu"), &hour, Some("later")).await;
-    client.produce("orders.delayed", Some("eu"), &[("requeue-delay", "soon")], Some("bad")).await;
+    let bad = [("requeue-delay", "soon"), ("Requeue-Error", "forged")];
+    client.produce("orders.delayed", Some("eu"), &bad, Some("bad")).await;
     client.produce("orders.delayed", Some("deleted"), &[], None).await;
     client.produce("orders.delayed", None, &[], Some("")).await;
     let rejected =
@@ -377,6 +378,7 @@ async fn messages_come_in_and_go_out_as_they_were() {
         (rejected[0].key.as_deref(), rejected[0].payload.as_deref()),
         (Some("eu"), Some("bad"))
     );
+    assert!(!rejected[0].headers.contains_key("Requeue-Error"));
     let error = rejected[0].header("requeue-error");
     assert!(error.contains("header requeue-delay is \"soon\""), "{error}");
     let waiting = wait_for_job(&jobs, "k").await;

@@ -218,7 +218,9 @@ async fn messages_come_in_and_go_out() {
     publish(&context, "orders.delayed", &soon, "{}").await;
     let later = [("Requeue-Delay", "1h"), ("requeue-key", "k"), ("Content-Type", "text/plain")];
     publish(&context, "orders.delayed", &later, "later").await;
-    publish(&context, "orders.delayed", &[("requeue-delay", "soon")], "bad").await;
+    let bad =
+        [("requeue-delay", "soon"), ("requeue-error", "forged"), ("requeue-subject", "forged")];
+    publish(&context, "orders.delayed", &bad, "bad").await;
     let rejected = messages(&context, REJECTED, 1).await;
     assert_eq!(text(&rejected[0].payload), "bad");
     assert!(rejected[0].header("requeue-error").contains("header requeue-delay is \"soon\""));

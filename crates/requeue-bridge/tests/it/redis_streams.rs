@@ -178,10 +178,12 @@ async fn messages_come_in_and_go_out() {
     let later = [("requeue-delay", "1h"), ("data", "later"), ("content-type", "text/plain")];
     let id = add(&mut connection, "orders.delayed", &later).await;
     let id = format!("orders.delayed/{id}");
-    add(&mut connection, "orders.delayed", &[("requeue-delay", "soon"), ("data", "bad")]).await;
+    let bad = [("requeue-delay", "soon"), ("Requeue-Error", "forged"), ("data", "bad")];
+    add(&mut connection, "orders.delayed", &bad).await;
     let rejected = entries(&mut connection, "orders.delayed.rejected", 1).await;
     assert_eq!(rejected[0]["data"], "bad");
     assert!(rejected[0]["requeue-error"].contains("header requeue-delay is \"soon\""));
+    assert!(!rejected[0].contains_key("Requeue-Error"), "{:?}", rejected[0]);
     let waiting = wait_for_job(&jobs, &id).await;
     assert!(!due_now(&waiting));
     let stored = Message::from_body(&waiting.body).unwrap();
