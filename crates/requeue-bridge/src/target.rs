@@ -47,8 +47,8 @@ pub fn broker_target(
     config.check()?;
     let PushUrl::Broker(url) = &config.url else { return Err(BridgeError::NotABroker) };
     let publisher = publisher(url.clone(), options)?;
-    let (timeout, concurrency, origin) = (config.timeout, config.concurrency, url.origin());
-    let target = BrokerTarget { config, origin, publisher };
+    let (timeout, concurrency, url) = (config.timeout, config.concurrency, url.clone());
+    let target = BrokerTarget { config, url, publisher };
     Ok(PushTarget::new(Arc::new(target), timeout, concurrency))
 }
 
@@ -73,13 +73,27 @@ pub(crate) fn publisher(
 
 struct BrokerTarget {
     config: PushConfig,
-    origin: String,
+    url: BrokerUrl,
     publisher: Box<dyn Publish>,
+}
+
+/// Returns the outcome with an error that whoever may set the URL may read.
+fn with_shown_error(mut outcome: DeliveryOutcome, url: &BrokerUrl) -> DeliveryOutcome {
+    match &mut outcome {
+        DeliveryOutcome::Retry { error, .. }
+        | DeliveryOutcome::SlowDown { error, .. }
+        | DeliveryOutcome::Unreachable { error }
+        | DeliveryOutcome::Unavailable { error }
+        | DeliveryOutcome::Overloaded { error }
+        | DeliveryOutcome::Bury { error } => *error = url.error_text(error),
+        _ => {}
+    }
+    outcome
 }
 
 impl Target for BrokerTarget {
     fn name(&self) -> String {
-        self.origin.clone()
+        self.url.origin()
     }
 
     fn keeps_order(&self) -> bool {
@@ -94,11 +108,14 @@ impl Target for BrokerTarget {
             };
             let publish = self.publisher.publish(&outgoing);
             // The broker may have stored the message: the next attempt has the same id.
-            tokio::time::timeout(self.config.timeout, publish).await.unwrap_or_else(|_| {
-                let timeout = show_duration(self.config.timeout);
-                let error = format!("the broker did not confirm the message within {timeout}");
-                DeliveryOutcome::Unavailable { error }
-            })
+            match tokio::time::timeout(self.config.timeout, publish).await {
+                Ok(outcome) => with_shown_error(outcome, &self.url),
+                Err(_) => {
+                    let timeout = show_duration(self.config.timeout);
+                    let error = format!("the broker did not confirm the message within {timeout}");
+                    DeliveryOutcome::Unavailable { error }
+                }
+            }
         })
     }
 }

@@ -18,6 +18,7 @@
 
 mod addresses;
 mod allowed;
+mod broker_error;
 mod circuit;
 mod client;
 mod config;
