@@ -34,10 +34,16 @@ const EX_DATAERR: i32 = 65;
 /// How many bytes of stderr are kept. Together with the exit code, they fit into a job's error.
 const TAIL_LEN: usize = MAX_ERROR_LEN - 64;
 
-/// Variables of the worker that contain its access to the store. Commands do not inherit them: a command
+/// Variables of the worker that contain its access to the store, or that of a bridge to brokers. Commands do not inherit them: a command
 /// that prints its environment to stderr would store them as the error of its job.
-const CREDENTIALS: [&str; 4] =
-    ["REQUEUE_TOKEN", "REQUEUE_TOKEN_FILE", "REQUEUE_READ_TOKEN", "REQUEUE_STORE"];
+const CREDENTIALS: [&str; 6] = [
+    "REQUEUE_TOKEN",
+    "REQUEUE_TOKEN_FILE",
+    "REQUEUE_READ_TOKEN",
+    "REQUEUE_STORE",
+    "REQUEUE_BRIDGE_FROM",
+    "REQUEUE_BRIDGE_TO",
+];
 
 /// The command to run for each job.
 pub(super) struct Command {

@@ -42,7 +42,14 @@ fn a_command_gets_the_body_on_stdin_and_the_job_in_its_environment() {
 #[test]
 fn a_command_does_not_inherit_the_access_of_its_worker() {
     let dir = with_job("x");
-    let names = ["REQUEUE_TOKEN", "REQUEUE_TOKEN_FILE", "REQUEUE_READ_TOKEN", "REQUEUE_STORE"];
+    let names = [
+        "REQUEUE_TOKEN",
+        "REQUEUE_TOKEN_FILE",
+        "REQUEUE_READ_TOKEN",
+        "REQUEUE_STORE",
+        "REQUEUE_BRIDGE_FROM",
+        "REQUEUE_BRIDGE_TO",
+    ];
     dir.write("token", "unused-unused-unused-unused-unused");
     let exec = "env >&2; kill -TERM $PPID; exit 65";
     let args = ["work", "mail", "--exec", exec, "--token-file", "token"];
