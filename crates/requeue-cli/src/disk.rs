@@ -4,7 +4,9 @@ use crate::error::{CliError, Exit, Result};
 use crate::format::byte_size;
 use crate::output::{Output, count};
 use crate::progress::Bar;
-use crate::store_args::{IfMissing, StoreArgs, StoreLocation, no_jobs, open_directory};
+use crate::store_args::{
+    IfMissing, StoreArgs, StoreLocation, no_jobs, open_directory, warn_about_directory,
+};
 use requeue_disk::{Backup, Corrupt, DiskError, Verified};
 use requeue_http::HttpStore;
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,7 @@ pub(crate) struct BackupArgs {
 /// Checks a data directory. Fails with [`Exit::Failed`] if it has damage that opening it does not
 /// repair.
 pub(crate) fn verify(args: &VerifyArgs, out: Output) -> Result<()> {
+    warn_about_directory(&args.directory);
     let bar = Bar::bytes();
     let progress = |progress: requeue_disk::ByteProgress| bar.at(progress.bytes, progress.total);
     let verified = requeue_disk::verify(&args.directory, progress);

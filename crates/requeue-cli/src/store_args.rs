@@ -407,10 +407,15 @@ pub(crate) fn open_directory(directory: &Path, missing: IfMissing) -> Result<Dis
     if missing == IfMissing::Fail && !has_files(directory) {
         return Err(no_jobs(directory));
     }
+    warn_about_directory(directory);
+    Ok(DiskStore::open(directory)?)
+}
+
+/// Prints a warning if every user can change the files of a data directory.
+pub(crate) fn warn_about_directory(directory: &Path) {
     if let Some(warning) = private_files::directory_warning(directory) {
         print_labelled("warning", &warning);
     }
-    Ok(DiskStore::open(directory)?)
 }
 
 /// The error for a directory that does not exist or contains no store.

@@ -5,13 +5,13 @@ use crate::format::byte_size;
 use crate::output::{Output, count, print_json_note, print_note};
 use crate::private_files;
 use crate::progress::Bar;
-use crate::store_args::{IfMissing, StoreArgs, StoreLocation, no_jobs};
+use crate::store_args::{IfMissing, StoreArgs, StoreLocation, no_jobs, warn_about_directory};
 use requeue_disk::{DiskError, Loss, Salvage};
 use requeue_http::client::CallError;
 use requeue_http::{HttpStore, ProblemType};
 use requeue_jobs::Store;
 use requeue_jobs::transfer::{self, TransferError, TransferProgress};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -81,6 +81,7 @@ async fn salvage(file: &str, store_args: &StoreArgs, out: Output) -> Result<()> 
     let StoreLocation::Data(directory) = store_args.location()? else {
         return Err(CliError::usage("--salvage needs --data DIR, the damaged directory"));
     };
+    warn_about_directory(&directory);
     let json = out.json;
     let report = move |loss: Loss| {
         if json {
@@ -168,18 +169,20 @@ async fn export_to(store: &dyn Store, file: &str) -> Result<TransferProgress> {
         let mut stdout = BufWriter::with_capacity(BUFFER, io::stdout().lock());
         return write(store, &mut stdout, "stdout").await;
     }
-    // A pipe or a device is written to, and not replaced. It can be behind a link, such as /dev/stdout.
-    if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-        let failed = |error: io::Error| CliError::io("write", file, &error);
-        let opened = OpenOptions::new().write(true).open(file).map_err(failed)?;
-        return write(store, &mut BufWriter::with_capacity(BUFFER, opened), file).await;
-    }
-    // Somebody else may have placed the link, to have another file replaced.
-    if std::fs::symlink_metadata(file).is_ok_and(|found| found.is_symlink()) {
-        let message =
-            format!("could not write {file}: it is a symbolic link, which is not followed");
+    // Somebody else may have placed it: a pipe, to read the export, or a link, to have another file replaced.
+    if let Ok(found) = std::fs::symlink_metadata(file)
+        && !found.is_file()
+    {
+        let what = if found.is_symlink() {
+            "it is a symbolic link, which is not followed"
+        } else if found.is_dir() {
+            "it is a directory"
+        } else {
+            "it is not a regular file"
+        };
+        let message = format!("could not write {file}: {what}");
         return Err(CliError::new(Exit::Failed, message)
-            .hint("use the name of the file itself, or - for stdout"));
+            .hint("use the name of a file that may be replaced, or - for stdout"));
     }
     replace(store, Path::new(file)).await
 }
