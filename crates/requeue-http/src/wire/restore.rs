@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 pub struct RestoreRequest {
     /// The latest generation that the other store assigned in this kind. This store continues above
     /// it.
-    #[cfg_attr(feature = "openapi", schema(maximum = 9007199254740991_i64))]
+    #[cfg_attr(feature = "openapi", schema(maximum = 4503599627370496_i64))]
     pub generation: u64,
     /// The latest fencing token that the other store assigned in this kind. This store continues above
     /// it.
-    #[cfg_attr(feature = "openapi", schema(maximum = 9007199254740991_i64))]
+    #[cfg_attr(feature = "openapi", schema(maximum = 4503599627370496_i64))]
     pub fence: u64,
     /// The jobs as the other server returned them, at most 1000. Their bodies have at most 16 MiB in
     /// total.

@@ -3,6 +3,7 @@
 use crate::api::samples::{self, Sample, places};
 use crate::api::support::Server;
 use requeue_http::ProblemType;
+use requeue_jobs::limits::{MAX_BATCH, MAX_RESTORED};
 use requeue_server::Limits;
 use requeue_server::listen::Options;
 use serde_json::{Value, json};
@@ -77,6 +78,16 @@ fn the_document_lists_all_problem_types() {
     }
     let used = &document["components"]["schemas"]["Problem"]["properties"]["type"]["anyOf"][0];
     assert_eq!(used["$ref"], "#/components/schemas/ProblemType");
+}
+
+#[test]
+fn the_document_has_the_limits_of_a_restore() {
+    let document = document();
+    let fields = &document["components"]["schemas"]["RestoreRequest"]["properties"];
+    for field in ["generation", "fence"] {
+        assert_eq!(fields[field]["maximum"], MAX_RESTORED, "{field}");
+    }
+    assert_eq!(fields["jobs"]["maxItems"], MAX_BATCH);
 }
 
 fn references(value: &Value) -> Vec<&str> {
