@@ -11,6 +11,7 @@ use requeue::worker::{BoxError, Outcome, Worker};
 use requeue::{AddOptions, PriorityQueue};
 use std::collections::HashMap;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 
 type Queue = PriorityQueue<ObjectRef<Pod>>;
 
@@ -76,6 +77,15 @@ async fn reconcile(pods: &Store<Pod>, key: &ObjectRef<Pod>) -> Result<Outcome, B
     Ok(Outcome::Done) // or RequeueAfter(…); an error is retried with backoff
 }
 
+/// Waits for Ctrl-C, or for SIGTERM, with which Kubernetes ends a pod.
+async fn shutdown() -> std::io::Result<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = terminated.recv() => Ok(()),
+        pressed = tokio::signal::ctrl_c() => pressed,
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let queue = Queue::new(default_controller());
@@ -88,7 +98,7 @@ async fn main() -> Result<(), BoxError> {
         });
     tokio::select! {
         () = feed(&queue, writer, events.default_backoff()) => {}
-        signal = tokio::signal::ctrl_c() => signal?,
+        stopped = shutdown() => stopped?,
     }
     let left = queue.drain(Duration::from_secs(20)).await; // processes what is ready
     worker.join().await;
@@ -99,7 +109,7 @@ async fn main() -> Result<(), BoxError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::stream;
+    use futures_util::{FutureExt, stream};
     use kube::client::Body;
     use serde_json::{Value, json};
     use tokio::sync::{mpsc, oneshot};
@@ -110,6 +120,17 @@ mod tests {
             include_str!("main.rs").split_once("\n#[cfg(test)]").expect("the file has tests");
         let (_, program) = program.split_once("\n\n").expect("the file starts with a doc comment");
         assert!(include_str!("../../../docs/kube-rs.md").contains(program));
+    }
+
+    #[tokio::test]
+    async fn sigterm_ends_the_program_with_a_drain() {
+        let mut stopped = std::pin::pin!(shutdown());
+        // Polled once, so that the signal does not end the test.
+        assert!(stopped.as_mut().now_or_never().is_none());
+        let pid = std::process::id().to_string();
+        let sent = std::process::Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.expect("kill starts").success());
+        stopped.await.expect("the signal arrives");
     }
 
     /// A request to the API server. The test decides when it is answered, and with what.
