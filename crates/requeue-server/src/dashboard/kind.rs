@@ -13,6 +13,7 @@ use maud::{Markup, html};
 use requeue_http::Problem;
 use requeue_http::times::parse_duration;
 use requeue_http::wire::{Forecast, KindStats, RateJson, SeriesJson, SeriesList};
+use requeue_jobs::Rate;
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -135,7 +136,6 @@ fn rate_limit(kind: &KindStats, limit: &RateJson, claimed: u64, seconds: u64) ->
     let per = parse_duration(&limit.per).map_or(1.0, |per| per.as_secs_f64());
     let allowed = f64::from(limit.jobs) / per * seconds as f64;
     let used = (claimed as f64 / allowed.max(f64::MIN_POSITIVE) * 100.0).clamp(0.0, 100.0).round();
-    let burst = limit.burst.map(|burst| format!(", bursts of {}", count(burst.into())));
     let value = html! {
         (used) " %"
         svg .meter viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true" {
@@ -148,11 +148,20 @@ fn rate_limit(kind: &KindStats, limit: &RateJson, claimed: u64, seconds: u64) ->
         &value,
         &html! {
             span .quiet {
-                (count(limit.jobs.into())) " per " (limit.per) (burst.unwrap_or_default())
+                (count(limit.jobs.into())) " per " (limit.per) ", " (spacing(limit))
                 @if let Some(until) = &kind.throttled_until { ", next at " (at(until)) }
             }
         },
     )
+}
+
+/// Says how many jobs a rate limit allows at the same time, also if that is the default.
+fn spacing(limit: &RateJson) -> String {
+    let per = parse_duration(&limit.per).unwrap_or_default();
+    match (Rate { jobs: limit.jobs, per, burst: limit.burst }).bucket() {
+        1 => "evenly spaced".to_owned(),
+        burst => format!("in bursts of up to {}", count(burst.into())),
+    }
 }
 
 /// Shows what was done in each step of the last hour or day.
@@ -184,5 +193,18 @@ fn history(series: &SeriesList, activity: &SeriesJson, last: &str, query: &KindQ
             span .key.acked {} (count(sums[0])) " done "
             span .key.failed {} (count(sums[1])) " failed attempts, by this node."
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_burst_of_a_rate_is_shown_also_if_it_is_the_default() {
+        let spacing = |jobs, burst| spacing(&RateJson { jobs, per: "1s".to_owned(), burst });
+        assert_eq!(spacing(10, None), "evenly spaced");
+        assert_eq!(spacing(100_000, None), "in bursts of up to 10,000");
+        assert_eq!(spacing(10, Some(50)), "in bursts of up to 50");
     }
 }
