@@ -199,12 +199,28 @@ fn a_login_that_does_not_arrive_in_time_is_cut_off() {
 fn a_read_token_leaves_a_share_of_streams_exports_and_waiting_requests_to_others() {
     let mut limits = Limits::default();
     limits.waiting = 10;
+    limits.transfers = 4;
     let server = Server::guarded(&both(), limits, Options::default());
-    let open = |token| {
-        let mut client = send(&server, "GET", "/v1/events", token, &Value::Null);
+    let open_path = |path, token| {
+        let mut client = send(&server, "GET", path, token, &Value::Null);
         let head = client.head();
         (client, head)
     };
+    // More than the buffers of a connection hold: an export that is not read stays open.
+    for n in 0..20 {
+        let (path, body) =
+            (format!("/v1/kinds/large/jobs/{n}"), json!({"body": "x".repeat(1_000_000)}));
+        assert_eq!(send(&server, "PUT", &path, FULL, &body).response().status, 200);
+    }
+    let mut exports: Vec<_> = (0..2).map(|_| open_path("/v1/export", READ)).collect();
+    let problem = send(&server, "GET", "/v1/export", READ, &Value::Null).response().is("busy");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("this token uses 2, and its share is 2 of the 4"), "{detail}");
+    exports.push(open_path("/v1/export", FULL));
+    assert!(exports.iter().all(|(_, head)| head.starts_with("HTTP/1.1 200")));
+    drop(exports);
+    until("the exports have ended", || open_path("/v1/export", READ).1.starts_with("HTTP/1.1 200"));
+    let open = |token| open_path("/v1/events", token);
     let mut streams: Vec<_> = (0..50).map(|_| open(READ)).collect();
     assert!(streams.iter().all(|(_, head)| head.starts_with("HTTP/1.1 200")));
     let rejected = send(&server, "GET", "/v1/events", READ, &Value::Null).response();
