@@ -5,10 +5,14 @@
 //! those that only read. A page cannot see their responses, but whether a script or an image loads tells it
 //! the status, and so whether a job exists. Only a link that a person follows is allowed.
 //! Other clients do not send these headers and are not affected.
+//!
+//! Browsers send `Sec-Fetch-Site` only to HTTPS and to the local host, and `Origin` not with what images and
+//! scripts request. A `Referer` proves nothing: the page decides whether it is sent. So responses to reads say
+//! that no other site may use them, see [`protect`]: the page learns the same of all of them.
 
 use crate::response::ProblemResponse;
 use axum::extract::Request;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use requeue_http::{Problem, ProblemType};
 use std::net::IpAddr;
@@ -32,6 +36,14 @@ pub(crate) fn rejection(request: &Request, local_names: bool) -> Option<Response
     Some(ProblemResponse(Problem::new(ProblemType::Forbidden, detail)).into_response())
 }
 
+/// Adds to the response to a read that browsers show it to no other site, not even whether it is a success, and
+/// do not guess its type.
+pub(crate) fn protect(headers: &mut HeaderMap) {
+    let policy = HeaderName::from_static("cross-origin-resource-policy");
+    headers.insert(policy, HeaderValue::from_static("same-origin"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+}
+
 /// Returns the `Host` of the request if it is neither an IP address nor `localhost`. Browsers
 /// always send this header.
 fn foreign_host(headers: &HeaderMap) -> Option<&str> {
@@ -53,7 +65,7 @@ fn is_navigation(headers: &HeaderMap) -> bool {
 /// Returns whether a web page of another origin sent the request.
 fn is_cross_site(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    if let Some(site) = text(header::HeaderName::from_static("sec-fetch-site")) {
+    if let Some(site) = text(HeaderName::from_static("sec-fetch-site")) {
         return !matches!(site, "same-origin" | "none");
     }
     match (text(header::ORIGIN), text(header::HOST)) {

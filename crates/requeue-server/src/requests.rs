@@ -5,6 +5,7 @@
 
 use crate::app::App;
 use crate::auth::Access;
+use crate::cross_site;
 use crate::dashboard;
 use crate::routes;
 use axum::Router;
@@ -65,7 +66,17 @@ impl Endpoint {
     }
 
     /// Returns the response to a request: of its route, or a rejection.
-    pub(crate) async fn call(&self, mut request: Request) -> Response {
+    pub(crate) async fn call(&self, request: Request) -> Response {
+        // Browsers send the origin with all other methods, which is checked.
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let mut response = self.respond(request).await;
+        if reads && self.gate.is_some() {
+            cross_site::protect(response.headers_mut());
+        }
+        response
+    }
+
+    async fn respond(&self, mut request: Request) -> Response {
         if let Some(gate) = &self.gate
             && let Err(rejection) = gate.check(&mut request)
         {

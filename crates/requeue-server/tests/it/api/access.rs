@@ -250,6 +250,28 @@ fn a_read_token_leaves_a_share_of_streams_exports_and_waiting_requests_to_others
 }
 
 #[test]
+fn browsers_show_responses_to_reads_to_no_other_site() {
+    let server = Server::guarded(&both(), Limits::default(), Options::default());
+    let headers = ["cross-origin-resource-policy", "x-content-type-options"];
+    let of = |method, path, token| {
+        let response = send(&server, method, path, token, &Value::Null).response();
+        (response.status, headers.map(|name| response.header(name).map(str::to_owned)))
+    };
+    let protected = [Some("same-origin".to_owned()), Some("nosniff".to_owned())];
+    for (path, token, status) in [
+        ("/v1/kinds", READ, 200),
+        ("/v1/kinds/mail/jobs/absent", READ, 404),
+        ("/v1/kinds", "wrong", 401),
+        ("/healthz", "wrong", 200),
+        ("/login", "wrong", 200),
+    ] {
+        assert_eq!(of("GET", path, token), (status, protected.clone()), "{path}");
+    }
+    // Browsers send the origin of the page with all other methods.
+    assert_eq!(of("POST", "/v1/kinds/mail/pause", FULL), (204, [None, None]));
+}
+
+#[test]
 fn when_a_token_is_revoked_everything_that_it_has_open_ends() {
     let lines = format!("full {FULL}\nfull full-token-of-another\nread {READ}\n");
     let file = TokenFile::new("revoked", &lines);
