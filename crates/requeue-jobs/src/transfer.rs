@@ -32,6 +32,7 @@ mod object;
 pub use error::TransferError;
 pub use import::import;
 
+use crate::limits::MAX_RESTORED;
 use crate::query::{KindView, Query};
 use crate::store::Store;
 use kind::KindLine;
@@ -66,6 +67,12 @@ pub struct TransferProgress {
     pub ended: u64,
     /// Bytes of the lines that were written or read.
     pub bytes: u64,
+}
+
+/// Returns a generation or fence as an export contains it: at most the highest one that an import accepts, so
+/// that whatever was imported, the export of a store can be imported.
+fn importable(number: u64) -> u64 {
+    number.min(MAX_RESTORED)
 }
 
 /// Writes the settings, schedules and jobs of all kinds of a store.

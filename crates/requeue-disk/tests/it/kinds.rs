@@ -3,10 +3,10 @@
 use crate::support::sample_data::beginning;
 use crate::support::simulated_disk::SimulatedDisk;
 use requeue_disk::{DiskStore, Options, verify_on};
-use requeue_jobs::limits::{MAX_BATCH, MAX_KINDS};
+use requeue_jobs::limits::{MAX_BATCH, MAX_KINDS, MAX_RESTORED};
 use requeue_jobs::{
-    Body, Change, ChangeKind, Generation, JobId, Kind, Missed, Put, Schedule, ScheduleCondition,
-    Store, WallClock,
+    Body, Change, ChangeKind, Fence, Generation, JobId, Kind, Missed, Put, Restore, Schedule,
+    ScheduleCondition, Store, WallClock, transfer,
 };
 use requeue_testkit::block_on;
 use std::sync::Arc;
@@ -96,4 +96,21 @@ fn a_new_kind_takes_the_place_of_one_without_jobs() {
     assert_eq!(kinds.iter().map(|kind| kind.counts.pending).sum::<u64>(), MAX_KINDS as u64);
     drop(reopened);
     assert_eq!(verify_on(&crashed, |_| ()).unwrap().problems, []);
+}
+
+#[test]
+fn an_export_with_numbers_above_the_limit_of_imports_can_be_imported() {
+    let (_clock, wall_clock) = beginning();
+    let store = open(&SimulatedDisk::new(), &wall_clock);
+    let (generation, fence) = (Generation(MAX_RESTORED), Fence(MAX_RESTORED));
+    let restore = Restore { kind: kind("mail"), generation, fence, jobs: Vec::new() };
+    block_on(store.restore(restore)).unwrap();
+    assert!(put(&store, "mail", "x") > generation);
+    let mut export = Vec::new();
+    block_on(transfer::export(&store, &mut export, |_| ())).unwrap();
+    let other = open(&SimulatedDisk::new(), &wall_clock);
+    let imported = block_on(transfer::import(&other, &mut &export[..], |_| ())).unwrap();
+    assert_eq!(imported.jobs, 1);
+    assert_eq!(bodies(&other, &["mail"]), [Some(b"x".to_vec())]);
+    assert!(put(&other, "mail", "y") > generation);
 }

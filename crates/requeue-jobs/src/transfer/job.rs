@@ -1,6 +1,7 @@
 //! A job as a line of an export.
 
 use super::error::TransferError;
+use super::importable;
 use super::object::{ObjectReader, ObjectWriter};
 use crate::job::{Body, DoneView, FailedAttempt, JobView, LeaseView, SuccessorView};
 use crate::json::{BodyJson, state_by_name, state_name};
@@ -33,7 +34,7 @@ pub(super) fn write_job(job: &JobView) -> ObjectWriter {
     let line = ObjectWriter::with_type("job").with("kind", kind.as_str()).with("id", id.as_str());
     let line = write_body(line.with("state", state_name(*state)), body).time("due_ms", *due);
     let line = write_priority(line, *priority);
-    let mut line = line.with("generation", generation.0).with("attempts", attempts);
+    let mut line = line.with("generation", importable(generation.0)).with("attempts", attempts);
     // The fence belongs to the store that the job leaves.
     if let Some(LeaseView { worker, claimed_at, ends_at, cancelled, fence: _ }) = lease {
         let lease = ObjectWriter::new().with("worker", worker.as_str());
@@ -43,7 +44,7 @@ pub(super) fn write_job(job: &JobView) -> ObjectWriter {
     if let Some(SuccessorView { body, due, priority, generation }) = next {
         let next = write_body(ObjectWriter::new(), body).time("due_ms", *due);
         let next = write_priority(next, *priority);
-        line = line.object("next", next.with("generation", generation.0));
+        line = line.object("next", next.with("generation", importable(generation.0)));
     }
     let failures = failures.iter().map(|failure| {
         let FailedAttempt { worker, started_at, ended_at, error } = failure;

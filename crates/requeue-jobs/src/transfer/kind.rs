@@ -1,6 +1,7 @@
 //! A kind as a line of an export, with its counters and settings, and its schedules.
 
 use super::error::TransferError;
+use super::importable;
 use super::job::{read_body, write_body};
 use super::object::{ObjectReader, ObjectWriter};
 use crate::cron::{Missed, Schedule};
@@ -23,7 +24,8 @@ impl KindLine {
     pub(super) fn write(&self) -> ObjectWriter {
         let KindLine { kind, generation, fence, settings } = self;
         let line = ObjectWriter::with_type("kind").with("kind", kind.as_str());
-        let line = line.with("generation", generation.0).with("fence", fence.0);
+        let line =
+            line.with("generation", importable(generation.0)).with("fence", importable(fence.0));
         line.object("settings", write_settings(settings))
     }
 

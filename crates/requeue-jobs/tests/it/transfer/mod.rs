@@ -2,7 +2,7 @@
 
 mod bad_input;
 
-use requeue_jobs::limits::MAX_DELAY;
+use requeue_jobs::limits::{MAX_DELAY, MAX_RESTORED};
 use requeue_jobs::transfer::{TransferError, TransferProgress, export, import};
 use requeue_jobs::*;
 use requeue_testkit::{
@@ -477,4 +477,31 @@ fn the_futures_are_send() {
     let store = MemoryStore::new();
     is_send(export(&store, &mut Vec::new(), |_| {}));
     is_send(import(&store, &mut &b""[..], |_| {}));
+}
+
+#[test]
+fn an_export_with_numbers_above_the_limit_of_imports_can_be_imported() {
+    let mut fixture = MemoryFixture::new();
+    let (generation, fence) = (Generation(MAX_RESTORED), Fence(MAX_RESTORED));
+    let restore = Restore { kind: kind(), generation, fence, jobs: Vec::new() };
+    block_on(fixture.store().restore(restore)).expect("the numbers are at the limit");
+    for round in 0..3 {
+        let jobs = Jobs::new(fixture.store());
+        block_on(async {
+            for id in ["pending", "leased"] {
+                jobs.put("mail", id, "x").after(60 * SECOND).await.expect("it has numbers");
+            }
+            jobs.run_now("mail", "leased").await.expect("it is pending");
+            let claimed = jobs.claim(["mail"], "worker-1").lease(SECOND).await.expect("it works");
+            assert_eq!(claimed.jobs.len(), 1, "{round}");
+            jobs.put("mail", "leased", "next").await.expect("it has numbers");
+        });
+        let view = block_on(fixture.store().kind(kind())).expect("it works");
+        assert!(generation < view.generation && fence < view.fence, "{view:?}");
+        let next = new_at_the_time_of(&fixture);
+        let done = imported(&*next.store(), &exported(&*fixture.store())).expect("it is accepted");
+        assert_eq!(done.jobs, 2);
+        next.advance(2 * SECOND);
+        fixture = next;
+    }
 }
