@@ -50,6 +50,20 @@ impl Clone for BodyWriter {
     }
 }
 
+/// A writer of a response body that fails if the check before a write does.
+pub(super) struct CheckedWriter<C>(pub(super) BodyWriter, pub(super) C);
+
+impl<C: Fn() -> io::Result<()>> Write for CheckedWriter<C> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (self.1)()?;
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 impl Write for BodyWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = &bytes[..bytes.len().min(MAX_PIECE)];

@@ -2,7 +2,7 @@
 
 use super::Problems;
 use super::jobs::check_entries;
-use super::streaming::BodyWriter;
+use super::streaming::{BodyWriter, CheckedWriter};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::extract::{Json, KindPath, off_runtime};
@@ -111,8 +111,13 @@ pub(super) async fn export(
     let (writer, body) = BodyWriter::new();
     app.tasks().clone().spawn_blocking(move || {
         let _slot = slot;
-        let mut out = BufWriter::with_capacity(CHUNK, writer.clone());
         let stopped = || io::Error::other("the server is being shut down");
+        // A store that never waits would export everything before the other branches below run again.
+        let check = || match app.shutdown().is_requested() {
+            true => Err(stopped()),
+            false => caller.check_current().map_err(|problem| io::Error::other(problem.detail)),
+        };
+        let mut out = BufWriter::with_capacity(CHUNK, CheckedWriter(writer.clone(), check));
         let exported = block_on(async {
             tokio::select! {
                 exported = transfer::export(&**app.store(), &mut out, |_| {}) => exported.map(drop),
