@@ -8,8 +8,8 @@
 //!   ready since − priority × step
 //! ```
 //!
-//! No timer raises keys, and taking a key reads no clock. A key of priority `p` is overtaken
-//! only by keys of a priority `q > p` that become ready less than `(q − p) × step` after it.
+//! No timer raises keys. A key of priority `p` is overtaken only by keys of a priority `q > p` that
+//! become ready less than `(q − p) × step` after it.
 
 use super::levels::PriorityLevels;
 use crate::clock::Moment;

@@ -46,7 +46,9 @@ const RECONCILE_TIME: &[&str] = &[
 
 const QUEUE: &[&str] = &["controller", "name"];
 
-/// sigs.k8s.io/controller-runtime v0.25.2, pkg/internal/metrics/workqueue.go.
+/// sigs.k8s.io/controller-runtime v0.25.2, pkg/internal/metrics/workqueue.go. The metrics of
+/// k8s.io/component-base v0.37.2 have the same names and types, the label `name`, and the first ten
+/// of the bounds.
 const QUEUES: &[Row] = &[
     ("workqueue_depth", "gauge", &["controller", "name", "priority"], &[]),
     ("workqueue_adds_total", "counter", QUEUE, &[]),
@@ -55,18 +57,6 @@ const QUEUES: &[Row] = &[
     ("workqueue_unfinished_work_seconds", "gauge", QUEUE, &[]),
     ("workqueue_longest_running_processor_seconds", "gauge", QUEUE, &[]),
     ("workqueue_retries_total", "counter", QUEUE, &[]),
-];
-
-/// k8s.io/component-base v0.37.2, metrics/prometheus/workqueue/metrics.go. Its histograms
-/// have the first ten of the bounds.
-const COMPONENT_BASE: &[(&str, &str)] = &[
-    ("workqueue_depth", "gauge"),
-    ("workqueue_adds_total", "counter"),
-    ("workqueue_queue_duration_seconds", "histogram"),
-    ("workqueue_work_duration_seconds", "histogram"),
-    ("workqueue_unfinished_work_seconds", "gauge"),
-    ("workqueue_longest_running_processor_seconds", "gauge"),
-    ("workqueue_retries_total", "counter"),
 ];
 
 /// sigs.k8s.io/controller-runtime v0.25.2, pkg/internal/controller/metrics/metrics.go.
@@ -98,15 +88,6 @@ fn names_types_labels_and_bounds_are_those_of_kubernetes() {
         (name.to_owned(), Declared { kind: kind.to_owned(), labels, bounds: owned(bounds) })
     });
     assert_eq!(parse(&exposition()), declared.collect());
-}
-
-#[test]
-fn every_metric_of_kubernetes_components_is_exported() {
-    let exposed = parse(&exposition());
-    for &(name, kind) in COMPONENT_BASE {
-        let metric = &exposed[name];
-        assert!(metric.kind == kind && metric.labels.contains("name"), "{name}: {metric:?}");
-    }
 }
 
 #[test]
