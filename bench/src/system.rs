@@ -73,7 +73,7 @@ pub(crate) enum System {
 use System::*;
 
 impl System {
-    const ALL: [System; 39] = [
+    const ALL: [System; 38] = [
         Requeue,
         RequeueString,
         RequeueFifo,
