@@ -18,6 +18,7 @@ use crate::settings::Settings;
 use crate::store::BatchResults;
 use crate::time::Timestamp;
 use foldhash::HashMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// All kinds of a store, and the order in which claims read them.
@@ -32,8 +33,10 @@ use std::time::Duration;
 pub struct Kinds<S> {
     kinds: HashMap<Kind, KindState<S>>,
     turns: Turns,
-    /// Kinds that were idle when all were last looked at.
-    idle: Vec<Kind>,
+    /// Kinds that may be idle. `None`: any of them. It is only kept once a kind had to look for one, because there are
+    /// [`MAX_KINDS`]: then looking at all of them for each new kind would take a millisecond.
+    /// Invariant: all idle kinds are in it.
+    maybe_idle: Option<BTreeSet<Kind>>,
     /// At least the highest numbers of all kinds whose places were taken. `None`: no place was taken since the store was opened.
     highest: Option<Counters>,
     /// The kinds whose places were taken, with their successors, since the store has asked.
@@ -48,7 +51,7 @@ impl<S: JobTable> Kinds<S> {
         Kinds {
             kinds: HashMap::default(),
             turns: Turns::default(),
-            idle: Vec::new(),
+            maybe_idle: None,
             highest: None,
             replaced: Vec::new(),
             table: Box::new(table),
@@ -57,6 +60,7 @@ impl<S: JobTable> Kinds<S> {
 
     /// Adds a kind that was loaded when the store was opened.
     pub fn insert(&mut self, kind: KindState<S>) {
+        note(&mut self.maybe_idle, &kind.name);
         self.kinds.insert(kind.name.clone(), kind);
     }
 
@@ -87,7 +91,10 @@ impl<S: JobTable> Kinds<S> {
 
     /// Returns a kind, for changes.
     pub fn kind_mut(&mut self, kind: &Kind) -> Option<&mut KindState<S>> {
-        self.kinds.get_mut(kind)
+        let state = self.kinds.get_mut(kind)?;
+        // The caller may remove its last job.
+        note(&mut self.maybe_idle, kind);
+        Some(state)
     }
 
     /// Iterates over all kinds, in no particular order.
@@ -97,6 +104,7 @@ impl<S: JobTable> Kinds<S> {
 
     /// Iterates over all kinds, in no particular order, for changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut KindState<S>> {
+        self.maybe_idle = None;
         self.kinds.values_mut()
     }
 
@@ -112,6 +120,8 @@ impl<S: JobTable> Kinds<S> {
         if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(kind) {
             self.take_place(kind)?;
         }
+        // If what follows fails, it stays without jobs.
+        note(&mut self.maybe_idle, kind);
         let table = &mut self.table;
         let make = || KindState::new(kind.clone(), table(kind));
         Ok(self.kinds.entry(kind.clone()).or_insert_with(make))
@@ -119,17 +129,9 @@ impl<S: JobTable> Kinds<S> {
 
     /// Lets a new kind take the place of an idle one.
     fn take_place(&mut self, kind: &Kind) -> Result<(), Invalid> {
-        let old = match self.idle_kind() {
-            Some(old) => old,
-            None => {
-                let is_idle = |kind: &&KindState<S>| kind.is_idle();
-                self.idle =
-                    self.kinds.values().filter(is_idle).map(|kind| kind.name.clone()).collect();
-                let count = self.kinds.len() + 1;
-                let none = Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS };
-                self.idle_kind().ok_or(none)?
-            }
-        };
+        let count = self.kinds.len() + 1;
+        let none = Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS };
+        let old = self.idle_kind().ok_or(none)?;
         let highest = self.highest.unwrap_or_else(|| {
             // Any of them may be the successor of a kind that was replaced before.
             let all = self.kinds.values().map(|kind| kind.counters);
@@ -150,19 +152,21 @@ impl<S: JobTable> Kinds<S> {
     }
 
     fn idle_kind(&mut self) -> Option<Kind> {
-        loop {
-            let kind = self.idle.pop()?;
-            if self.kinds.get(&kind).is_some_and(KindState::is_idle) {
+        let kinds = &self.kinds;
+        let maybe_idle = self.maybe_idle.get_or_insert_with(|| kinds.keys().cloned().collect());
+        while let Some(kind) = maybe_idle.pop_first() {
+            if kinds.get(&kind).is_some_and(KindState::is_idle) {
                 return Some(kind);
             }
         }
+        None
     }
 
     /// Gives another name to a kind. No kind has that name.
     pub fn rename(&mut self, from: &Kind, to: &Kind) {
         if let Some(mut kind) = self.kinds.remove(from) {
             kind.name = to.clone();
-            self.kinds.insert(to.clone(), kind);
+            self.insert(kind);
         }
     }
 
@@ -175,6 +179,7 @@ impl<S: JobTable> Kinds<S> {
     /// Puts a job.
     pub fn put(&mut self, put: Put, now: Timestamp) -> Result<Placed, PutError> {
         if let Some(kind) = self.kinds.get_mut(&put.kind) {
+            // A put removes no job.
             return kind.put(put, now);
         }
         // A put whose condition fails does not create a kind.
@@ -198,7 +203,7 @@ impl<S: JobTable> Kinds<S> {
         let first = self.turns.first(claim.kinds.iter().enumerate().filter(there));
         let kinds = claim.kinds.iter().cycle().skip(first).take(claim.kinds.len());
         for name in kinds {
-            let Some(kind) = self.kinds.get_mut(name) else { continue };
+            let Some(kind) = self.kind_mut(name) else { continue };
             if let Err(error) = kind.claim(claim, now, &mut room, &mut claimed) {
                 claimed.errors.push((name.clone(), error));
             }
@@ -208,7 +213,7 @@ impl<S: JobTable> Kinds<S> {
 
     /// Settles a lease.
     pub fn settle(&mut self, settle: Settle, now: Timestamp) -> Result<Settled, SettleError> {
-        match self.kinds.get_mut(settle.receipt.kind()) {
+        match self.kind_mut(settle.receipt.kind()) {
             Some(kind) => kind.settle(settle, now),
             None => Err(SettleError::LeaseLost { receipt: settle.receipt }),
         }
@@ -216,7 +221,7 @@ impl<S: JobTable> Kinds<S> {
 
     /// Changes a job.
     pub fn change(&mut self, change: Change, now: Timestamp) -> Result<Changed, ChangeError> {
-        match self.kinds.get_mut(&change.kind) {
+        match self.kind_mut(&change.kind) {
             Some(kind) => kind.change(change, now),
             None => Err(ChangeError::Absent { kind: change.kind, id: change.id }),
         }
@@ -257,7 +262,14 @@ impl<S: JobTable> Kinds<S> {
     /// and leases of jobs with [`MAX_RESULT_BYTES`] of bodies. If a kind cannot be read, the others
     /// are handled nevertheless, and the error is returned.
     pub fn reap(&mut self, max: usize, now: Timestamp) -> Result<Reaped, StoreError> {
-        let reap = |kind: &mut KindState<S>| kind.reap(max, &mut { MAX_RESULT_BYTES }, now);
+        let maybe_idle = &mut self.maybe_idle;
+        let reap = |kind: &mut KindState<S>| {
+            let reaped = kind.reap(max, &mut { MAX_RESULT_BYTES }, now);
+            if reaped.as_ref().map_or(true, |reaped| reaped.count > 0) {
+                note(maybe_idle, &kind.name);
+            }
+            reaped
+        };
         let reaped: Vec<_> = self.kinds.values_mut().map(reap).collect();
         Reaped::sum(reaped)
     }
@@ -307,7 +319,7 @@ impl<S: JobTable> Kinds<S> {
 
     /// Removes a schedule. Returns `false` if there is no such schedule.
     pub fn remove_schedule(&mut self, kind: &Kind, id: &JobId) -> bool {
-        let kind = self.kinds.get_mut(kind);
+        let kind = self.kind_mut(kind);
         kind.is_some_and(|kind| kind.schedules.remove(id).is_some())
     }
 
@@ -319,6 +331,66 @@ impl<S: JobTable> Kinds<S> {
 
     /// Performs one step of a schedule.
     pub fn tick(&mut self, tick: Tick, now: Timestamp) -> Result<Ticked, StoreError> {
-        self.kinds.get_mut(&tick.kind).map_or(Ok(Ticked::Absent), |kind| kind.tick(tick, now))
+        self.kind_mut(&tick.kind).map_or(Ok(Ticked::Absent), |kind| kind.tick(tick, now))
+    }
+}
+
+/// Notes that this kind may be idle.
+fn note(maybe_idle: &mut Option<BTreeSet<Kind>>, kind: &Kind) {
+    if let Some(maybe_idle) = maybe_idle
+        && !maybe_idle.contains(kind)
+    {
+        maybe_idle.insert(kind.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::ChangeKind;
+    use crate::job::Body;
+    use crate::memory::MemoryTable;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    fn name(n: usize) -> Kind {
+        Kind::new(format!("kind-{n}")).expect("a valid name")
+    }
+
+    fn id() -> JobId {
+        JobId::new("a").expect("a valid id")
+    }
+
+    fn put(kinds: &mut Kinds<MemoryTable>, n: usize) -> Result<Placed, PutError> {
+        kinds.put(Put::new(name(n), id(), Body::default()), NOW)
+    }
+
+    #[test]
+    fn a_new_kind_looks_only_at_kinds_that_were_touched_since_none_was_idle() {
+        let mut kinds = Kinds::new(|_| MemoryTable::default());
+        for n in 0..MAX_KINDS {
+            put(&mut kinds, n).expect("there is room");
+        }
+        assert_eq!(kinds.maybe_idle, None, "nothing is kept before");
+        let touched = |kinds: &Kinds<MemoryTable>| kinds.maybe_idle.as_ref().map(BTreeSet::len);
+        for _ in 0..3 {
+            put(&mut kinds, MAX_KINDS).expect_err("no kind is idle");
+            assert_eq!(touched(&kinds), Some(0));
+        }
+        for n in 0..10 {
+            put(&mut kinds, n).expect("it exists");
+        }
+        assert_eq!(touched(&kinds), Some(0), "a put makes no kind idle");
+        for n in [7, 8] {
+            let action = ChangeKind::RunNow;
+            kinds.change(Change { kind: name(n), id: id(), action }, NOW).expect("it exists");
+        }
+        assert_eq!(touched(&kinds), Some(2));
+        let action = ChangeKind::Cancel;
+        kinds.change(Change { kind: name(8), id: id(), action }, NOW).expect("it exists");
+        put(&mut kinds, MAX_KINDS).expect("it takes the place of the idle one");
+        assert!(kinds.kind(&name(8)).is_none() && kinds.kind(&name(7)).is_some());
+        assert_eq!(kinds.len(), MAX_KINDS);
+        put(&mut kinds, MAX_KINDS + 1).expect_err("no kind is idle");
     }
 }
