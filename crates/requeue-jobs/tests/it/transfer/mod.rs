@@ -505,3 +505,24 @@ fn an_export_with_numbers_above_the_limit_of_imports_can_be_imported() {
         fixture = next;
     }
 }
+
+/// A file may contain jobs of them although no export writes such lines.
+#[test]
+fn lines_about_reserved_kinds_are_counted_as_kept_and_not_imported() {
+    let from = MemoryFixture::new();
+    let store = from.store();
+    block_on(async {
+        Jobs::new(Arc::clone(&store)).put("mail", "a", "x").await.expect("it is valid");
+        let nightly = schedule(&from, "nightly", Missed::One);
+        store.set_schedule(kind(), nightly, Default::default()).await.expect("it is valid");
+    });
+    let reserved = format!("\"kind\":\"{SCHEDULE_TIMERS}\"");
+    let file = exported(&*from.store()).replace("\"kind\":\"mail\"", &reserved);
+    for line in ["kind", "schedule", "job"] {
+        assert!(file.contains(&format!("{{\"type\":\"{line}\",{reserved}")), "{file}");
+    }
+    let to = new_at_the_time_of(&from);
+    let done = imported(&*to.store(), &file).expect("the lines are valid");
+    assert_eq!([done.kinds, done.schedules, done.jobs, done.kept], [1, 1, 1, 3]);
+    assert_eq!(content(&*to.store()), Content { kinds: Vec::new(), jobs: Vec::new() });
+}
