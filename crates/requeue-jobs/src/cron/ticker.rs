@@ -115,31 +115,39 @@ impl ScheduleTicker {
     /// If it is dropped during a [step](Self::step), the timers of that step are claimed again when their
     /// leases end, after ten seconds.
     pub async fn run(&self) {
-        let clock = self.jobs.clock();
-        let mut repair_at: Option<Moment> = None;
+        // Beside each other: with thousands of kinds, it takes seconds to look for missing timers.
+        let both: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> =
+            vec![Box::pin(self.repair_periodically()), Box::pin(self.start_runs())];
+        join_all(both).await;
+    }
+
+    async fn start_runs(&self) {
         loop {
-            if repair_at.is_none_or(|at| clock.now() >= at) {
-                match self.set_missing_timers().await {
-                    Ok(count) => {
-                        // When it starts, it also sets those of schedules that were imported.
-                        if count > 0 && repair_at.is_some() {
-                            self.report(&ScheduleError::TimersMissing { count });
-                        }
-                        repair_at = Some(clock.now().saturating_add(Self::REPAIR_INTERVAL));
-                    }
-                    Err(error) => self.pause(error).await,
-                }
-            }
             match self.step().await {
                 Ok(0) => {
-                    let until_repair = repair_at.map(|at| at.saturating_since(clock.now()));
-                    let limit = until_repair.map_or(WAIT, |left| left.min(WAIT));
-                    let wait = guarded_call(|| self.store().wait(vec![timer_kind()], limit));
+                    let wait = guarded_call(|| self.store().wait(vec![timer_kind()], WAIT));
                     if let Err(error) = wait.await {
                         self.pause(error).await;
                     }
                 }
                 Ok(_) => {}
+                Err(error) => self.pause(error).await,
+            }
+        }
+    }
+
+    async fn repair_periodically(&self) {
+        // When it starts, it also sets those of schedules that were imported.
+        let mut is_first = true;
+        loop {
+            match self.set_missing_timers().await {
+                Ok(count) => {
+                    if count > 0 && !is_first {
+                        self.report(&ScheduleError::TimersMissing { count });
+                    }
+                    is_first = false;
+                    self.jobs.clock().sleep(Self::REPAIR_INTERVAL).await;
+                }
                 Err(error) => self.pause(error).await,
             }
         }
