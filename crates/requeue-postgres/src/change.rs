@@ -2,11 +2,11 @@
 
 use crate::jobs_table::JobsTable;
 use crate::locked::Patience;
+use crate::by_kind::{by_kind, together};
 use crate::rules_call::Load;
 use crate::store::Shared;
 use requeue_jobs::rules::KindState;
 use requeue_jobs::{BatchResults, Change, ChangeError, Changed, Kind, StoreError, check_changes};
-use std::collections::HashMap;
 
 impl Shared {
     pub(crate) async fn change_all(
@@ -14,26 +14,14 @@ impl Shared {
         changes: Vec<Change>,
     ) -> Result<BatchResults<Changed, ChangeError>, StoreError> {
         check_changes(&changes)?;
-        let mut by_kind: HashMap<&Kind, Vec<usize>> = HashMap::new();
-        for (n, change) in changes.iter().enumerate() {
-            by_kind.entry(&change.kind).or_default().push(n);
-        }
-        let (kinds, patience) = (by_kind.len(), Patience::new());
-        let mut results: Vec<Option<Result<Changed, ChangeError>>> =
-            changes.iter().map(|_| None).collect();
-        for (kind, entries) in by_kind {
+        let (patience, mut results) = (Patience::new(), Vec::new());
+        for (kind, entries) in by_kind(changes.iter().map(|change| &change.kind)) {
             let changed =
                 self.unless_removed(|| self.change_of_kind(kind, &changes, &entries, &patience));
-            let changed: Vec<Result<Changed, ChangeError>> = match changed.await {
-                Ok(changed) => changed,
-                Err(error) if kinds == 1 => return Err(error),
-                Err(error) => entries.iter().map(|_| Err(error.clone().into())).collect(),
-            };
-            for (n, result) in entries.into_iter().zip(changed) {
-                results[n] = Some(result);
-            }
+            let changed = changed.await;
+            results.push((entries, changed));
         }
-        Ok(results.into_iter().map(|result| result.expect("each entry was changed")).collect())
+        together(results)
     }
 
     async fn change_of_kind(

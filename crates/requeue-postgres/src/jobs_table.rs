@@ -1,6 +1,7 @@
 //! The jobs of one kind that a transaction has locked, as the table that the rules work on.
 
-use crate::rows::{self, Columns};
+use crate::columns::Columns;
+use crate::rows;
 use requeue_jobs::rules::{JobTable, List, Position, Record};
 use requeue_jobs::{Generation, JobId, Priorities, Priority, StoreError, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +24,11 @@ pub(crate) struct JobsTable {
 
 /// What a transaction has to write.
 #[derive(Default)]
-pub(crate) struct Changes {
+pub(crate) struct Changes<'a> {
     pub(crate) deleted: Vec<String>,
-    pub(crate) columns: Columns,
+    /// The jobs that are new or have changed, and whether each is new.
+    pub(crate) written: Columns<'a>,
+    pub(crate) are_new: Vec<bool>,
     /// How much the numbers of pending, leased, dead and done jobs change.
     pub(crate) counts: [i64; 4],
     /// The highest generation of a job, or of a successor, that is removed.
@@ -34,9 +37,14 @@ pub(crate) struct Changes {
     pub(crate) first_pending: Option<Position>,
 }
 
-impl Changes {
+impl<'a> Changes<'a> {
     pub(crate) fn is_empty(&self) -> bool {
-        self.deleted.is_empty() && self.columns.ids.is_empty()
+        self.deleted.is_empty() && self.are_new.is_empty()
+    }
+
+    fn write(&mut self, id: &JobId, record: &'a Record, before: Option<&Record>) {
+        self.written.add(rows::stored(id, record, before));
+        self.are_new.push(before.is_none());
     }
 }
 
@@ -78,7 +86,7 @@ impl JobsTable {
     }
 
     /// Returns what has changed.
-    pub(crate) fn changes(&self) -> Changes {
+    pub(crate) fn changes(&self) -> Changes<'_> {
         let mut changes = Changes::default();
         let state = |record: &Record| match rows::list_of(record) {
             rows::DEAD => 2,
@@ -97,7 +105,7 @@ impl JobsTable {
                 changes.removed = changes.removed.max(Some(newest));
             }
             match after {
-                Some(after) => changes.columns.add(id, after, Some(before)),
+                Some(after) => changes.write(id, after, Some(before)),
                 None => changes.deleted.push(crate::text::escape(id.as_str()).into_owned()),
             }
         }
@@ -107,7 +115,7 @@ impl JobsTable {
                 continue;
             }
             if before.is_none() {
-                changes.columns.add(id, after, None);
+                changes.write(id, after, None);
             }
             changes.counts[state(after)] += 1;
             let (list, position) = after.position();

@@ -23,9 +23,11 @@
 //! only if the transaction commits. From other languages, call the SQL function `requeue.put`.
 
 mod acks;
+mod by_kind;
 mod change;
 mod check;
 mod claim;
+mod columns;
 mod connector;
 mod database;
 mod error;

@@ -1,5 +1,6 @@
 //! Puts: one statement for all jobs of a kind in a batch.
 
+use crate::by_kind::{by_kind, together};
 use crate::database::Failure;
 use crate::locked::{Patience, is_locked};
 use crate::rows::{
@@ -160,50 +161,22 @@ impl Shared {
         puts: Vec<Put>,
     ) -> Result<BatchResults<Placed, PutError>, StoreError> {
         check_batch(&puts)?;
-        let mut by_kind: Vec<(Kind, Vec<usize>)> = Vec::new();
-        let mut numbers: HashMap<&Kind, usize> = HashMap::new();
-        for (n, put) in puts.iter().enumerate() {
-            let at = *numbers.entry(&put.kind).or_insert_with(|| {
-                by_kind.push((put.kind.clone(), Vec::new()));
-                by_kind.len() - 1
-            });
-            by_kind[at].1.push(n);
-        }
-        if by_kind.len() > 1 {
+        let of_kinds = by_kind(puts.iter().map(|put| &put.kind));
+        if of_kinds.len() > 1 {
             // If it fails, it is tried again for each kind.
             drop(self.make_for_puts(&puts).await);
         }
         let patience = &Patience::new();
-        let mut results = Vec::with_capacity(by_kind.len());
-        for kinds in by_kind.chunks(KINDS_AT_ONCE) {
-            let of_kinds = kinds.iter().map(|(kind, entries)| {
+        let mut results = Vec::with_capacity(of_kinds.len());
+        for some in of_kinds.chunks(KINDS_AT_ONCE) {
+            let placed = some.iter().map(|(kind, entries)| {
                 let puts: Vec<&Put> = entries.iter().map(|n| &puts[*n]).collect();
                 async move { self.unless_removed(|| self.put_of_kind(kind, &puts, patience)).await }
             });
-            results.extend(join_all(of_kinds).await);
+            let placed = join_all(placed).await;
+            results.extend(some.iter().map(|(_, entries)| entries.clone()).zip(placed));
         }
-        // If there is one kind, the call has failed.
-        if let [Err(error @ (StoreError::Unavailable { .. } | StoreError::Unknown { .. }))] =
-            &results[..]
-        {
-            return Err(error.clone());
-        }
-        let mut all: Vec<Option<Result<Placed, PutError>>> = puts.iter().map(|_| None).collect();
-        for ((_, entries), results) in by_kind.iter().zip(results) {
-            match results {
-                Ok(results) => {
-                    for (n, result) in entries.iter().zip(results) {
-                        all[*n] = Some(result);
-                    }
-                }
-                Err(error) => {
-                    for n in entries {
-                        all[*n] = Some(Err(error.clone().into()));
-                    }
-                }
-            }
-        }
-        Ok(all.into_iter().map(|result| result.expect("each entry is of one kind")).collect())
+        together(results)
     }
 
     /// Creates the kinds of a batch in one statement. Puts that may fail are left for later.

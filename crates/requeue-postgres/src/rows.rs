@@ -1,5 +1,6 @@
 //! Jobs as rows of the table `job`.
 
+use crate::columns::StoredJob;
 use crate::text::{escape, unescape};
 use requeue_jobs::rules::{Lease, Record, Status, Successor};
 use requeue_jobs::{
@@ -81,78 +82,73 @@ fn worker(stored: Option<&str>) -> Result<WorkerName, StoreError> {
     WorkerName::new(&*unescape(name)).map_err(|error| damaged(&error.to_string()))
 }
 
-/// Reads a row with the [columns](crate::statements::COLUMNS) of a job, after `skip` others.
+/// Reads the columns of a job, after `skip` others.
 pub(crate) fn read(row: &Row, skip: usize) -> Result<(JobId, Record), StoreError> {
-    let at = |n: usize| n + skip;
-    let list: i16 = row.get(at(0));
-    let required =
-        |n: usize, what: &str| row.get::<_, Option<i64>>(at(n)).ok_or_else(|| damaged(what));
-    let content_type: Option<&str> = row.get(at(22));
-    let created_at: i64 = row.get(at(6));
-    let place = time(row.get(at(2)));
-    let is_done = list == DONE;
-    let own = match is_done {
-        true => Body::default(),
-        false => body(row.get(at(25)), content_type)?,
-    };
-    let mut record = Record::new(
-        own,
-        time(row.get(at(4))),
-        Generation(number(row.get(at(5)))),
-        number(row.get(at(3))),
-        time(created_at),
-    );
-    record.priority = priority(row.get(at(1)))?;
-    record.updated_at = time(row.get(at(7)));
-    record.attempts = row.get::<_, i32>(at(8)).cast_unsigned();
-    record.deaths = row.get::<_, i32>(at(9)).cast_unsigned();
-    record.floor = time(row.get::<_, Option<i64>>(at(10)).unwrap_or(0));
-    record.first_put_at = match row.get::<_, Option<i64>>(at(11)) {
-        None => Some(time(created_at)),
-        Some(0) => None,
-        Some(at) => Some(time(at)),
-    };
-    if let Some(text) = row.get::<_, Option<&str>>(at(24)) {
-        record.failures = failures(text)?;
-    }
-    record.status = match list {
+    let row = StoredJob::read(row, skip);
+    let required = |column: Option<i64>, what: &str| column.ok_or_else(|| damaged(what));
+    let claimed_at = || required(row.claimed_at, "a lease without a start").map(time);
+    let content_type = row.content_type.as_deref();
+    let place = time(row.at);
+    let (status, own) = match row.list {
         LEASED..DEAD => {
-            let next = match row.get::<_, Option<i64>>(at(16)) {
+            let next = match row.next_generation {
                 None => None,
                 Some(generation) => Some(Successor {
                     body: body(
-                        row.get::<_, Option<&[u8]>>(at(26)).unwrap_or_default(),
-                        row.get(at(23)),
+                        row.next_body.unwrap_or_default(),
+                        row.next_content_type.as_deref(),
                     )?,
-                    due: time(required(17, "a successor without a due time")?),
-                    priority: priority(row.get::<_, Option<i16>>(at(19)).unwrap_or(0))?,
+                    due: time(required(row.next_due, "a successor without a due time")?),
+                    priority: priority(row.next_priority.unwrap_or(0))?,
                     generation: Generation(number(generation)),
-                    put_at: time(required(18, "a successor without a time")?),
+                    put_at: time(required(row.next_put_at, "a successor without a time")?),
                 }),
             };
-            Status::Leased(Box::new(Lease {
-                fence: Fence(number(required(12, "a lease without a fence")?)),
-                nonce: required(13, "a lease without a nonce")?.cast_unsigned(),
-                worker: worker(row.get(at(21)))?,
-                claimed_at: time(required(14, "a lease without a start")?),
+            let lease = Lease {
+                fence: Fence(number(required(row.fence, "a lease without a fence")?)),
+                nonce: required(row.nonce, "a lease without a nonce")?.cast_unsigned(),
+                worker: worker(row.worker.as_deref())?,
+                claimed_at: claimed_at()?,
                 ends_at: place,
-                cancelled: row.get::<_, Option<bool>>(at(15)).unwrap_or(false),
+                cancelled: row.cancelled.unwrap_or(false),
                 next,
-            }))
+            };
+            (Status::Leased(Box::new(lease)), body(row.body.unwrap_or_default(), content_type)?)
         }
-        DEAD => Status::Dead { died_at: place },
         DONE => {
-            let result = row.get::<_, Option<&[u8]>>(at(27));
-            Status::Done(Box::new(DoneView {
-                worker: worker(row.get(at(21)))?,
-                started_at: time(required(14, "a done job without a start")?),
+            let done = DoneView {
+                worker: worker(row.worker.as_deref())?,
+                started_at: claimed_at()?,
                 done_at: place,
-                result: result.map(|bytes| body(bytes, content_type)).transpose()?,
-            }))
+                result: row.result.map(|bytes| body(bytes, content_type)).transpose()?,
+            };
+            (Status::Done(Box::new(done)), Body::default())
         }
-        _ => Status::Pending,
+        DEAD => {
+            (Status::Dead { died_at: place }, body(row.body.unwrap_or_default(), content_type)?)
+        }
+        _ => (Status::Pending, body(row.body.unwrap_or_default(), content_type)?),
     };
-    Ok((id(row.get(at(20)))?, record))
+    let record = Record {
+        body: own,
+        generation: Generation(number(row.generation)),
+        due: time(row.due),
+        priority: priority(row.priority)?,
+        seq: number(row.place),
+        attempts: row.attempts.cast_unsigned(),
+        deaths: row.deaths.cast_unsigned(),
+        floor: time(row.floor.unwrap_or(0)),
+        first_put_at: match row.first_put_at {
+            None => Some(time(row.created_at)),
+            Some(0) => None,
+            Some(at) => Some(time(at)),
+        },
+        status,
+        failures: row.failures.as_deref().map_or(Ok(Vec::new()), failures)?,
+        created_at: time(row.created_at),
+        updated_at: time(row.updated_at),
+    };
+    Ok((id(&row.id)?, record))
 }
 
 fn failures(text: &str) -> Result<Vec<FailedAttempt>, StoreError> {
@@ -169,40 +165,6 @@ fn failures(text: &str) -> Result<Vec<FailedAttempt>, StoreError> {
     stored.into_iter().map(read).collect()
 }
 
-/// Rows to write, by column.
-#[derive(Default)]
-pub(crate) struct Columns {
-    pub(crate) ids: Vec<String>,
-    pub(crate) are_new: Vec<bool>,
-    pub(crate) lists: Vec<i16>,
-    pub(crate) priorities: Vec<i16>,
-    pub(crate) ats: Vec<i64>,
-    pub(crate) places: Vec<i64>,
-    pub(crate) dues: Vec<i64>,
-    pub(crate) generations: Vec<i64>,
-    pub(crate) created_ats: Vec<i64>,
-    pub(crate) updated_ats: Vec<i64>,
-    pub(crate) attempts: Vec<i32>,
-    pub(crate) deaths: Vec<i32>,
-    pub(crate) floors: Vec<Option<i64>>,
-    pub(crate) first_put_ats: Vec<Option<i64>>,
-    pub(crate) fences: Vec<Option<i64>>,
-    pub(crate) nonces: Vec<Option<i64>>,
-    pub(crate) claimed_ats: Vec<Option<i64>>,
-    pub(crate) cancelled: Vec<Option<bool>>,
-    pub(crate) next_generations: Vec<Option<i64>>,
-    pub(crate) next_dues: Vec<Option<i64>>,
-    pub(crate) next_put_ats: Vec<Option<i64>>,
-    pub(crate) next_priorities: Vec<Option<i16>>,
-    pub(crate) workers: Vec<Option<String>>,
-    pub(crate) content_types: Vec<Option<String>>,
-    pub(crate) next_content_types: Vec<Option<String>>,
-    pub(crate) failures: Vec<Option<String>>,
-    pub(crate) bodies: Vec<Option<Vec<u8>>>,
-    pub(crate) next_bodies: Vec<Option<Vec<u8>>>,
-    pub(crate) results: Vec<Option<Vec<u8>>>,
-}
-
 /// The number of the list that a job is in.
 pub(crate) fn list_of(record: &Record) -> i16 {
     let priority = i16::from(record.priority.get());
@@ -214,56 +176,69 @@ pub(crate) fn list_of(record: &Record) -> i16 {
     }
 }
 
-impl Columns {
-    /// Adds a job. `before` is the job as it was; if its body is the same, that is not written.
-    pub(crate) fn add(&mut self, id: &JobId, record: &Record, before: Option<&Record>) {
-        let (_, position) = record.position();
-        self.ids.push(escape(id.as_str()).into_owned());
-        self.are_new.push(before.is_none());
-        self.lists.push(list_of(record));
-        self.priorities.push(record.priority.get().into());
-        self.ats.push(stored_time(position.at));
-        self.places.push(stored_number(record.seq));
-        self.dues.push(stored_time(record.due));
-        self.generations.push(stored_number(record.generation.0));
-        self.created_ats.push(stored_time(record.created_at));
-        self.updated_ats.push(stored_time(record.updated_at));
-        self.attempts.push(record.attempts.cast_signed());
-        self.deaths.push(record.deaths.cast_signed());
-        self.floors.push((record.floor > Timestamp::default()).then(|| stored_time(record.floor)));
-        self.first_put_ats.push(match record.first_put_at {
+/// Returns the row of a job. `before` is the job as it was; if its body is the same, that is not written.
+pub(crate) fn stored<'a>(id: &JobId, record: &'a Record, before: Option<&Record>) -> StoredJob<'a> {
+    // A forgotten field does not compile.
+    let Record {
+        body,
+        generation,
+        due,
+        priority,
+        seq,
+        attempts,
+        deaths,
+        floor,
+        first_put_at,
+        status,
+        failures,
+        created_at,
+        updated_at,
+    } = record;
+    let (_, position) = record.position();
+    let (mut lease, mut done) = (None, None);
+    match status {
+        Status::Leased(of) => lease = Some(&**of),
+        Status::Done(of) => done = Some(&**of),
+        Status::Pending | Status::Dead { .. } => {}
+    }
+    let next = lease.and_then(|lease| lease.next.as_ref());
+    let claimed_at = lease.map(|lease| lease.claimed_at).or(done.map(|done| done.started_at));
+    let worker = lease.map(|lease| &lease.worker).or(done.map(|done| &done.worker));
+    let result = done.and_then(|done| done.result.as_ref());
+    let is_same = before.is_some_and(|before| before.body.bytes() == body.bytes());
+    StoredJob {
+        list: list_of(record),
+        priority: priority.get().into(),
+        at: stored_time(position.at),
+        place: stored_number(*seq),
+        due: stored_time(*due),
+        generation: stored_number(generation.0),
+        created_at: stored_time(*created_at),
+        updated_at: stored_time(*updated_at),
+        attempts: attempts.cast_signed(),
+        deaths: deaths.cast_signed(),
+        floor: (*floor > Timestamp::default()).then(|| stored_time(*floor)),
+        first_put_at: match first_put_at {
             None => Some(0),
-            Some(at) if at == record.created_at => None,
-            Some(at) => Some(stored_time(at)),
-        });
-        let lease = match &record.status {
-            Status::Leased(lease) => Some(&**lease),
-            _ => None,
-        };
-        let done = match &record.status {
-            Status::Done(done) => Some(&**done),
-            _ => None,
-        };
-        self.fences.push(lease.map(|lease| stored_number(lease.fence.0)));
-        self.nonces.push(lease.map(|lease| lease.nonce.cast_signed()));
-        let claimed_at = lease.map(|lease| lease.claimed_at).or(done.map(|done| done.started_at));
-        self.claimed_ats.push(claimed_at.map(stored_time));
-        self.cancelled.push(lease.and_then(|lease| lease.cancelled.then_some(true)));
-        let next = lease.and_then(|lease| lease.next.as_ref());
-        self.next_generations.push(next.map(|next| stored_number(next.generation.0)));
-        self.next_dues.push(next.map(|next| stored_time(next.due)));
-        self.next_put_ats.push(next.map(|next| stored_time(next.put_at)));
-        self.next_priorities.push(next.map(|next| next.priority.get().into()));
-        let worker = lease.map(|lease| &lease.worker).or(done.map(|done| &done.worker));
-        self.workers.push(worker.map(|worker| escape(worker.as_str()).into_owned()));
-        let result = done.and_then(|done| done.result.as_ref());
-        self.content_types.push(stored_type(result.unwrap_or(&record.body)));
-        self.next_content_types.push(next.and_then(|next| stored_type(&next.body)));
-        self.failures.push((!record.failures.is_empty()).then(|| failures_text(&record.failures)));
-        let same = before.is_some_and(|before| before.body.bytes() == record.body.bytes());
-        self.bodies.push((!same).then(|| record.body.bytes().to_vec()));
-        self.next_bodies.push(next.map(|next| next.body.bytes().to_vec()));
-        self.results.push(result.map(|result| result.bytes().to_vec()));
+            Some(at) if at == created_at => None,
+            Some(at) => Some(stored_time(*at)),
+        },
+        fence: lease.map(|lease| stored_number(lease.fence.0)),
+        nonce: lease.map(|lease| lease.nonce.cast_signed()),
+        claimed_at: claimed_at.map(stored_time),
+        cancelled: lease.and_then(|lease| lease.cancelled.then_some(true)),
+        next_generation: next.map(|next| stored_number(next.generation.0)),
+        next_due: next.map(|next| stored_time(next.due)),
+        next_put_at: next.map(|next| stored_time(next.put_at)),
+        next_priority: next.map(|next| next.priority.get().into()),
+        id: escape(id.as_str()).into_owned(),
+        worker: worker.map(|worker| escape(worker.as_str()).into_owned()),
+        content_type: stored_type(result.unwrap_or(body)),
+        next_content_type: next.and_then(|next| stored_type(&next.body)),
+        failures: (!failures.is_empty()).then(|| failures_text(failures)),
+        body: (!is_same).then(|| body.bytes()),
+        next_body: next.map(|next| next.body.bytes()),
+        result: result.map(Body::bytes),
     }
 }
 

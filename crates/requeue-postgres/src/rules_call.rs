@@ -16,6 +16,7 @@ use crate::text::escape;
 use requeue_jobs::limits::MAX_RESULT_BYTES;
 use requeue_jobs::rules::{KindState, RateUse, ReservedNumbers};
 use requeue_jobs::{JobId, StoreError, Timestamp};
+use tokio_postgres::types::ToSql;
 
 /// How often a call begins again, because another transaction has created one of its jobs.
 const REPEATS: usize = 20;
@@ -181,7 +182,7 @@ impl Shared {
         let (is_removed, [pending, leased, dead, done]) =
             (changes.removed.is_some(), changes.counts);
         if changes.counts != [0; 4] || generation > 0 || fence > 0 {
-            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+            let params: [&(dyn ToSql + Sync); 8] =
                 [&kind.number, &pending, &leased, &dead, &done, &generation, &fence, &is_removed];
             session.query(&sql.add_delta, &params).await?;
         }
@@ -211,45 +212,14 @@ impl Shared {
         &self,
         session: &mut Session<'_>,
         kind: &KindRef,
-        changes: &Changes,
+        changes: &Changes<'_>,
     ) -> Result<bool, Interrupted> {
         if changes.is_empty() {
             return Ok(true);
         }
-        let c = &changes.columns;
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 31] = [
-            &kind.number,
-            &changes.deleted,
-            &c.ids,
-            &c.are_new,
-            &c.lists,
-            &c.priorities,
-            &c.ats,
-            &c.places,
-            &c.dues,
-            &c.generations,
-            &c.created_ats,
-            &c.updated_ats,
-            &c.attempts,
-            &c.deaths,
-            &c.floors,
-            &c.first_put_ats,
-            &c.fences,
-            &c.nonces,
-            &c.claimed_ats,
-            &c.cancelled,
-            &c.next_generations,
-            &c.next_dues,
-            &c.next_put_ats,
-            &c.next_priorities,
-            &c.workers,
-            &c.content_types,
-            &c.next_content_types,
-            &c.failures,
-            &c.bodies,
-            &c.next_bodies,
-            &c.results,
-        ];
+        let Changes { deleted, written, are_new, .. } = changes;
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&kind.number, deleted, are_new];
+        params.extend(written.params());
         Ok(session.query(&self.statements.write, &params).await?[0].get(0))
     }
 }

@@ -7,6 +7,7 @@
 //! and functions of others in it. What a table, a view or an SQL function (`begin atomic`) refers to is looked up when it is
 //! created, so that is done under a path of its own. PL/pgSQL looks up names when it runs, so these functions set a path.
 
+use crate::columns::with_columns;
 use crate::database::{Database, Failure, OWN_PATH, Session};
 use crate::error::PostgresConnectError;
 use crate::statements::{Sql, in_schema};
@@ -193,7 +194,7 @@ async fn create(session: &mut Session<'_>, schema: &str) -> Result<(), Failure> 
         session.execute(&format!("create schema \"{schema}\"")).await?;
     }
     for file in FILES {
-        session.execute(&in_schema(file, schema)).await?;
+        session.execute(&in_schema(&with_columns(file, 0), schema)).await?;
     }
     Ok(())
 }

@@ -5,12 +5,8 @@
 //! functions and types with `pg_catalog`, and what needs more than a few of them is a function of the schema. A test
 //! checks all of them.
 
+use crate::columns::{array_types, with_columns};
 use tokio_postgres::types::Type;
-
-/// The columns of a job, in the order in which [`rows`](crate::rows) reads them.
-pub(crate) const COLUMNS: &str = "list, priority, at, place, due, generation, created_at, updated_at, attempts, deaths, floor, \
-     first_put_at, fence, nonce, claimed_at, cancelled, next_generation, next_due, next_put_at, next_priority, id, worker, \
-     content_type, next_content_type, failures::pg_catalog.text, body, next_body, result";
 
 /// A statement.
 pub(crate) struct Sql {
@@ -27,12 +23,13 @@ macro_rules! statements {
 
         impl Statements {
             pub(crate) fn new(schema: &str) -> Self {
-                let sql = |text: &str, types: Vec<Type>| Sql {
-                    text: in_schema(
-                        &text.replace("COLUMNS", COLUMNS).replace("==", "operator(pg_catalog.=)"),
-                        schema,
-                    ),
-                    types,
+                let sql = |text: &str, mut types: Vec<Type>| {
+                    let with_columns = with_columns(text, types.len());
+                    if text.contains("JOB_NUMBERS") {
+                        types.extend(array_types());
+                    }
+                    let text = with_columns.replace("==", "operator(pg_catalog.=)");
+                    Sql { text: in_schema(&text, schema), types }
                 };
                 Statements { $($name: sql($text, vec![$(Type::$type),*]),)* }
             }
@@ -81,24 +78,18 @@ statements! {
     // Calls that run the rules in this process.
     /// Locks the kind, and returns its settings.
     lock_kind(INT4) = "select requeue._lock_kind($1)";
-    lock_jobs(INT4, TEXT_ARRAY) = "select COLUMNS from requeue._lock($1, $2)";
+    lock_jobs(INT4, TEXT_ARRAY) = "select JOB_COLUMNS from requeue._lock($1, $2)";
     locked_jobs(INT4, TEXT_ARRAY) = "select requeue._locked($1, $2)";
     lock_claimable(INT8, INT4, INT4, INT4, INT4, INT8) =
-        "select COLUMNS from requeue._lock_claimable($1, $2, $3, $4, $5, $6)";
-    lock_oldest(INT8, INT4) = "select COLUMNS from requeue._lock_oldest($1, $2)";
+        "select JOB_COLUMNS from requeue._lock_claimable($1, $2, $3, $4, $5, $6)";
+    lock_oldest(INT8, INT4) = "select JOB_COLUMNS from requeue._lock_oldest($1, $2)";
     lock_schedule(INT4, TEXT) =
         "select id, rule, time_zone, content_type, body, missed, next from requeue.schedule \
          where kind_id == $1 and id == $2 for update";
     context(INT8, INT4, INT4) =
         "select now, generation_offset, fence_offset, is_near_limit, settings, dead, done, leased, generation, fence, \
          rate_parts, rate_at, expired, numbers from requeue._context($1, $2, $3)";
-    write(
-        INT4, TEXT_ARRAY, TEXT_ARRAY, BOOL_ARRAY, INT2_ARRAY, INT2_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY,
-        INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY,
-        INT8_ARRAY, BOOL_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY,
-        TEXT_ARRAY, BYTEA_ARRAY, BYTEA_ARRAY, BYTEA_ARRAY
-    ) = "select requeue._write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, \
-         $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)";
+    write(INT4, TEXT_ARRAY, BOOL_ARRAY) = "select requeue._write($1, $2, $3, JOB_NUMBERS)";
     add_delta(INT4, INT8, INT8, INT8, INT8, INT8, INT8, BOOL) =
         "insert into requeue.delta (kind_id, pending, leased, dead, done, generation, fence, removed) \
          values ($1, $2, $3, $4, $5, $6, $7, $8)";
@@ -109,14 +100,14 @@ statements! {
         "select requeue._raise_offsets($1, $2, $3)";
 
     get(INT8, TEXT, TEXT) =
-        "select requeue._now($1), COLUMNS from requeue.job \
+        "select requeue._now($1), JOB_COLUMNS from requeue.job \
          where kind_id == (select kind_id from requeue.kind where name == $2) and id == $3";
     /// Jobs of some lists and times, by id. One row more than fits by bytes.
     list(INT8, INT4, TEXT, TEXT, BOOL, INT4, INT4, INT8, INT8, INT4, INT8) =
-        "select requeue._now($1), COLUMNS from requeue._page($2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+        "select requeue._now($1), JOB_COLUMNS from requeue._page($2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
     /// Jobs of some lists and times, by time.
     list_by_time(INT8, INT4, INT4, INT4, INT8, INT8, INT8, INT8, BOOL, INT4, INT8) =
-        "select requeue._now($1), COLUMNS from requeue._page_by_time($2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+        "select requeue._now($1), JOB_COLUMNS from requeue._page_by_time($2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
     views(INT8, TEXT) =
         "select k.name, v.settings, v.pending, v.leased, v.dead, v.done, v.ready, v.oldest, v.generation, v.fence, \
          v.throttled_until, v.has_schedules from requeue.kind k cross join lateral requeue._view($1, k.kind_id) v \

@@ -203,5 +203,5 @@ select k.name as kind, replace(replace(j.id, chr(1) || chr(1), '\0'), chr(1) || 
   to_timestamp(j.due / 1000.0) as due, j.priority, j.attempts, j.generation, to_timestamp(j.created_at / 1000.0) as created_at,
   to_timestamp(j.updated_at / 1000.0) as updated_at, j.worker,
   case when j.list between 10 and 19 then to_timestamp(j.at / 1000.0) end as lease_ends_at,
-  coalesce(j.content_type, 'application/octet-stream') as content_type, j.body, j.failures
+  coalesce(j.content_type, 'application/octet-stream') as content_type, j.body, j.failures::json as failures
 from requeue.job j join requeue.kind k using (kind_id);

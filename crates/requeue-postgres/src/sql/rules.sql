@@ -87,13 +87,7 @@ end $$;
 -- Writes what became of locked jobs: deletes some, changes others and adds new ones. A body that is null stays as it is.
 -- Returns false if a new job exists already; the caller then rolls back and begins again. Fails if an open transaction is creating
 -- one of the new jobs, for longer than `lock_timeout`.
-create function requeue._write(of_kind int, deleted text[], ids text[], are_new boolean[], lists smallint[], priorities smallint[],
-  ats bigint[], places bigint[], dues bigint[], generations bigint[], created_ats bigint[], updated_ats bigint[],
-  all_attempts int[], all_deaths int[], floors bigint[], first_put_ats bigint[], fences bigint[], nonces bigint[],
-  claimed_ats bigint[], all_cancelled boolean[], next_generations bigint[], next_dues bigint[], next_put_ats bigint[],
-  next_priorities smallint[], workers text[], content_types text[], next_content_types text[], all_failures text[],
-  bodies bytea[], next_bodies bytea[], results bytea[])
-returns boolean language plpgsql
+create function requeue._write(of_kind int, deleted text[], are_new boolean[], JOB_ARGUMENTS) returns boolean language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 set lock_timeout = '100ms' set plan_cache_mode = force_generic_plan as $$
@@ -108,36 +102,14 @@ begin
   end if;
   if not are_new <@ array[true] then
     with u as materialized (
-      select l.ctid as tid, r.* from unnest(ids, are_new, lists, priorities, ats, places, dues, generations, created_ats, updated_ats, all_attempts,
-        all_deaths, floors, first_put_ats, fences, nonces, claimed_ats, all_cancelled, next_generations, next_dues, next_put_ats,
-        next_priorities, workers, content_types, next_content_types, all_failures, bodies, next_bodies, results)
-        r (id, is_new, list, priority, at, place, due, generation, created_at, updated_at, attempts, deaths, floor, first_put_at,
-        fence, nonce, claimed_at, cancelled, next_generation, next_due, next_put_at, next_priority, worker, content_type,
-        next_content_type, failures, body, next_body, result)
+      select l.ctid as tid, r.* from unnest(are_new, JOB_ARRAYS) r (is_new, JOB_COLUMNS)
       cross join lateral (select j.ctid from requeue.job j where j.kind_id = of_kind and j.id = r.id offset 0) l
       where not r.is_new)
-    update requeue.job j set list = u.list, priority = u.priority, at = u.at, place = u.place, due = u.due, generation = u.generation,
-      created_at = u.created_at, updated_at = u.updated_at, attempts = u.attempts, deaths = u.deaths, floor = u.floor,
-      first_put_at = u.first_put_at, fence = u.fence, nonce = u.nonce, claimed_at = u.claimed_at, cancelled = u.cancelled,
-      next_generation = u.next_generation, next_due = u.next_due, next_put_at = u.next_put_at, next_priority = u.next_priority,
-      worker = u.worker, content_type = u.content_type, next_content_type = u.next_content_type, failures = u.failures::json,
-      body = coalesce(u.body, j.body), next_body = u.next_body, result = u.result
-    from u where j.ctid = u.tid;
+    update requeue.job j set JOB_CHANGES from u where j.ctid = u.tid;
   end if;
   if are_new && array[true] then
-    insert into requeue.job (kind_id, list, priority, at, place, due, generation, created_at, updated_at, attempts, deaths, floor,
-      first_put_at, fence, nonce, claimed_at, cancelled, next_generation, next_due, next_put_at, next_priority, id, worker, content_type,
-      next_content_type, failures, body, next_body, result)
-    select of_kind, r.list, r.priority, r.at, r.place, r.due, r.generation, r.created_at, r.updated_at, r.attempts, r.deaths, r.floor,
-      r.first_put_at, r.fence, r.nonce, r.claimed_at, r.cancelled, r.next_generation, r.next_due, r.next_put_at, r.next_priority, r.id,
-      r.worker, r.content_type, r.next_content_type, r.failures::json, r.body, r.next_body, r.result
-    from unnest(ids, are_new, lists, priorities, ats, places, dues, generations, created_ats, updated_ats, all_attempts,
-      all_deaths, floors, first_put_ats, fences, nonces, claimed_ats, all_cancelled, next_generations, next_dues, next_put_ats,
-      next_priorities, workers, content_types, next_content_types, all_failures, bodies, next_bodies, results)
-      r (id, is_new, list, priority, at, place, due, generation, created_at, updated_at, attempts, deaths, floor, first_put_at,
-      fence, nonce, claimed_at, cancelled, next_generation, next_due, next_put_at, next_priority, worker, content_type,
-      next_content_type, failures, body, next_body, result)
-    where r.is_new
+    insert into requeue.job (kind_id, JOB_COLUMNS)
+    select of_kind, JOB_VALUES from unnest(are_new, JOB_ARRAYS) r (is_new, JOB_COLUMNS) where r.is_new
     on conflict do nothing;
     get diagnostics added = row_count;
   end if;

@@ -109,7 +109,8 @@ create table requeue.job (
   -- Null means application/octet-stream. Of a done job: the type of its result.
   content_type text,
   next_content_type text,
-  failures json,
+  -- The latest failed attempts, as JSON.
+  failures text,
   body bytea not null,
   next_body bytea,
   result bytea,
