@@ -1,8 +1,8 @@
 //! Changes without a receipt: cancel, run now, revive, reschedule.
 
+use crate::by_kind::{by_kind, together};
 use crate::jobs_table::JobsTable;
 use crate::locked::Patience;
-use crate::by_kind::{by_kind, together};
 use crate::rules_call::Load;
 use crate::store::Shared;
 use requeue_jobs::rules::KindState;

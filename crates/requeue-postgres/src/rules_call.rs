@@ -197,8 +197,7 @@ impl Shared {
         }
         session.commit().await.map_err(Interrupted::Commit)?;
         if let Some(first) = changes.first_pending {
-            self.marks.lower(kind.number, first);
-            self.watch.may_be_due(kind, first.at.saturating_since(context.now));
+            self.became_pending(kind, first, context.now);
         }
         if leased < 0 {
             // There may be room for another lease.

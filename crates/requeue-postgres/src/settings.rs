@@ -105,6 +105,10 @@ impl Shared {
         let (max_done, done_age) =
             settings.keep_done.as_ref().map_or((0, 0), |kept| (count(kept), millis(kept.age)));
         let keeps_done = settings.keep_done.is_some();
+        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4);
+        let Backoff { base, max, jitter_percent } = settings.backoff;
+        let (base, max, jitter) = (nanos(base), nanos(max), i32::from(jitter_percent));
+        let max_attempts = i64::from(settings.max_attempts);
         // One transaction: a new rate begins with a full bucket.
         let mut session = self.database.session_of(kind.number).await.map_err(Failure::for_read)?;
         let sql = &self.statements;
@@ -134,6 +138,10 @@ impl Shared {
                         &dead_age,
                         &max_done,
                         &done_age,
+                        &max_attempts,
+                        &base,
+                        &max,
+                        &jitter,
                     ],
                 )
                 .await

@@ -74,6 +74,9 @@ statements! {
     ack(INT4, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY) = "select requeue._ack($1, $2, $3, $4)";
     extend(INT8, INT4, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY) =
         "select id, ends_at from requeue._extend($1, $2, $3, $4, $5, $6)";
+    settle(
+        INT8, INT4, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY
+    ) = "select id, at, place, is_pending, settled_at, is_limited from requeue._settle($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
     // Calls that run the rules in this process.
     /// Locks the kind, and returns its settings.
@@ -126,9 +129,10 @@ statements! {
     settings(TEXT) =
         "select settings::pg_catalog.text from requeue.kind where name == $1";
     set(
-        INT4, TEXT, BOOL, INT8, INT8, INT8, INT8, INT8, BOOL, INT8, INT8, INT8, INT8
+        INT4, TEXT, BOOL, INT8, INT8, INT8, INT8, INT8, BOOL, INT8, INT8, INT8, INT8, INT8, INT8, INT8, INT4
     ) = "update requeue.kind set settings = $2::pg_catalog.json, paused = $3, lease = $4, concurrency = $5, rate_jobs = $6, rate_per = $7, \
-         rate_burst = $8, keeps_done = $9, max_dead = $10, max_dead_age = $11, max_done = $12, max_done_age = $13 \
+         rate_burst = $8, keeps_done = $9, max_dead = $10, max_dead_age = $11, max_done = $12, max_done_age = $13, \
+         max_attempts = $14, backoff_base = $15, backoff_max = $16, backoff_jitter = $17 \
          where kind_id == $1";
     reset_rate(INT4) = "delete from requeue.rate_use where kind_id == $1";
     schedules(TEXT) =

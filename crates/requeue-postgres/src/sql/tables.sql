@@ -69,7 +69,12 @@ create table requeue.kind (
   max_dead bigint not null default 100000,
   max_dead_age bigint not null default 604800000,
   max_done bigint not null default 0,
-  max_done_age bigint not null default 0
+  max_done_age bigint not null default 0,
+  max_attempts bigint not null default 20,
+  -- In nanoseconds, and percent.
+  backoff_base bigint not null default 1000000000,
+  backoff_max bigint not null default 3600000000000,
+  backoff_jitter int not null default 20
 );
 
 create table requeue.job (

@@ -22,6 +22,7 @@ mod plans;
 mod reschedules;
 mod search_path;
 mod sessions;
+mod settlements;
 mod sql_api;
 mod support;
 #[cfg(feature = "tls")]
