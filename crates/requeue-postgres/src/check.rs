@@ -25,8 +25,9 @@ const PROBLEMS: &str = "
   select format('job %s of kind %s is in list %s with priority %s, due %s, at %s, fence %s', j.id, k.name, j.list, j.priority,
     j.due, j.at, j.fence)
   from requeue.job j join requeue.kind k using (kind_id)
-  where (j.list < 10 and (j.list <> j.priority or j.at <> j.due or j.fence is not null or j.next_generation is not null))
-    or (j.list between 10 and 19 and (j.list - 10 <> j.priority or j.fence is null or j.worker is null or j.claimed_at is null))
+  where (j.list < 10 and (j.list <> coalesce(j.priority, 0) or j.at <> j.due or j.fence is not null or j.next_generation is not null))
+    or (j.list between 10 and 19 and (j.list - 10 <> coalesce(j.priority, 0) or j.fence is null or j.worker is null or j.claimed_at is null))
+    or (j.list >= 10 and j.due is null)
     or (j.list >= 20 and (j.fence is not null or j.next_generation is not null))
     or (j.list = 21 and (j.worker is null or j.body <> '' or j.failures is not null))
   union all

@@ -50,15 +50,15 @@ macro_rules! columns {
 
 columns! {
     list: i16 = "smallint" INT2_ARRAY;
-    priority: i16 = "smallint" INT2_ARRAY;
+    priority: Option<i16> = "smallint" INT2_ARRAY;
     at: i64 = "bigint" INT8_ARRAY;
     place: i64 = "bigint" INT8_ARRAY;
-    due: i64 = "bigint" INT8_ARRAY;
+    due: Option<i64> = "bigint" INT8_ARRAY;
     generation: i64 = "bigint" INT8_ARRAY;
     created_at: i64 = "bigint" INT8_ARRAY;
-    updated_at: i64 = "bigint" INT8_ARRAY;
-    attempts: i32 = "int" INT4_ARRAY;
-    deaths: i32 = "int" INT4_ARRAY;
+    updated_at: Option<i64> = "bigint" INT8_ARRAY;
+    attempts: Option<i32> = "int" INT4_ARRAY;
+    deaths: Option<i32> = "int" INT4_ARRAY;
     floor: Option<i64> = "bigint" INT8_ARRAY;
     first_put_at: Option<i64> = "bigint" INT8_ARRAY;
     fence: Option<i64> = "bigint" INT8_ARRAY;

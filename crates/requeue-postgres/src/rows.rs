@@ -132,11 +132,11 @@ pub(crate) fn read(row: &Row, skip: usize) -> Result<(JobId, Record), StoreError
     let record = Record {
         body: own,
         generation: Generation(number(row.generation)),
-        due: time(row.due),
-        priority: priority(row.priority)?,
+        due: time(row.due.unwrap_or(row.at)),
+        priority: priority(row.priority.unwrap_or(0))?,
         seq: number(row.place),
-        attempts: row.attempts.cast_unsigned(),
-        deaths: row.deaths.cast_unsigned(),
+        attempts: row.attempts.unwrap_or(0).cast_unsigned(),
+        deaths: row.deaths.unwrap_or(0).cast_unsigned(),
         floor: time(row.floor.unwrap_or(0)),
         first_put_at: match row.first_put_at {
             None => Some(time(row.created_at)),
@@ -146,7 +146,7 @@ pub(crate) fn read(row: &Row, skip: usize) -> Result<(JobId, Record), StoreError
         status,
         failures: row.failures.as_deref().map_or(Ok(Vec::new()), failures)?,
         created_at: time(row.created_at),
-        updated_at: time(row.updated_at),
+        updated_at: time(row.updated_at.unwrap_or(row.created_at)),
     };
     Ok((id(&row.id)?, record))
 }
@@ -174,6 +174,11 @@ pub(crate) fn list_of(record: &Record) -> i16 {
         Status::Dead { .. } => DEAD,
         Status::Done(_) => DONE,
     }
+}
+
+/// A column that is null if it has its usual value.
+fn unless<T: PartialEq>(value: T, usual: T) -> Option<T> {
+    (value != usual).then_some(value)
 }
 
 /// Returns the row of a job. `before` is the job as it was; if its body is the same, that is not written.
@@ -208,15 +213,18 @@ pub(crate) fn stored<'a>(id: &JobId, record: &'a Record, before: Option<&Record>
     let is_same = before.is_some_and(|before| before.body.bytes() == body.bytes());
     StoredJob {
         list: list_of(record),
-        priority: priority.get().into(),
+        priority: unless(priority.get().into(), 0),
         at: stored_time(position.at),
         place: stored_number(*seq),
-        due: stored_time(*due),
+        due: match status {
+            Status::Pending => None,
+            _ => Some(stored_time(*due)),
+        },
         generation: stored_number(generation.0),
         created_at: stored_time(*created_at),
-        updated_at: stored_time(*updated_at),
-        attempts: attempts.cast_signed(),
-        deaths: deaths.cast_signed(),
+        updated_at: unless(stored_time(*updated_at), stored_time(*created_at)),
+        attempts: unless(attempts.cast_signed(), 0),
+        deaths: unless(deaths.cast_signed(), 0),
         floor: (*floor > Timestamp::default()).then(|| stored_time(*floor)),
         first_put_at: match first_put_at {
             None => Some(0),

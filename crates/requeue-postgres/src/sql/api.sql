@@ -200,8 +200,8 @@ create view requeue.jobs as
 select k.name as kind, replace(replace(j.id, chr(1) || chr(1), '\0'), chr(1) || chr(2), chr(1)) as id,
   case when j.list < 10 and j.at > requeue._now(null) then 'waiting' when j.list < 10 then 'ready' when j.list < 20 then 'leased'
     when j.list = 20 then 'dead' else 'done' end as state,
-  to_timestamp(j.due / 1000.0) as due, j.priority, j.attempts, j.generation, to_timestamp(j.created_at / 1000.0) as created_at,
-  to_timestamp(j.updated_at / 1000.0) as updated_at, j.worker,
+  to_timestamp(coalesce(j.due, j.at) / 1000.0) as due, coalesce(j.priority, 0) as priority, coalesce(j.attempts, 0) as attempts, j.generation, to_timestamp(j.created_at / 1000.0) as created_at,
+  to_timestamp(coalesce(j.updated_at, j.created_at) / 1000.0) as updated_at, j.worker,
   case when j.list between 10 and 19 then to_timestamp(j.at / 1000.0) end as lease_ends_at,
   coalesce(j.content_type, 'application/octet-stream') as content_type, j.body, j.failures::json as failures
 from requeue.job j join requeue.kind k using (kind_id);

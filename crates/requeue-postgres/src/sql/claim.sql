@@ -42,9 +42,9 @@ begin
     return query select null::text, now, ends, 3, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
     return;
   end if;
-  if exists (select from requeue.job j where j.kind_list between of_kind::bigint * 32 + 1 and of_kind::bigint * 32 + 9)
-    or exists (select from requeue.job j where j.kind_list = of_kind::bigint * 32 + 10 and j.at between lease_mark and now)
-    or exists (select from requeue.job j where j.kind_list between of_kind::bigint * 32 + 11 and of_kind::bigint * 32 + 19)
+  if exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) between of_kind::bigint * 32 + 1 and of_kind::bigint * 32 + 9)
+    or exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + 10 and j.at between lease_mark and now)
+    or exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) between of_kind::bigint * 32 + 11 and of_kind::bigint * 32 + 19)
   then
     return query select null::text, now, ends, 2, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
     return;
@@ -53,13 +53,13 @@ begin
     return query
     with c as materialized (
       select j.ctid, octet_length(j.body) as length from requeue.job j
-      where j.kind_list = of_kind::bigint * 32 + 0 and j.at <= now and (j.at, j.place) > (mark_at, mark_place)
+      where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + 0 and j.at <= now and (j.at, j.place) > (mark_at, mark_place)
       order by j.at, j.place limit most for update skip locked)
     -- Numbers are taken after the rows are locked: fences of a job rise.
-    update requeue.job j set list = 10, at = ends, fence = k.fence_offset + nextval('requeue.number'), nonce = of_nonce,
+    update requeue.job j set list = 10, at = ends, due = j.at, fence = k.fence_offset + nextval('requeue.number'), nonce = of_nonce,
       claimed_at = now, updated_at = now, worker = of_worker
     from (select c.ctid, sum(c.length) over (rows unbounded preceding) as sum from c) f where j.ctid = f.ctid and f.sum <= max_bytes
-    returning j.id, j.due, j.generation, j.attempts, j.created_at, j.fence, j.content_type, j.body, j.place;
+    returning j.id, j.due, j.generation, coalesce(j.attempts, 0), j.created_at, j.fence, j.content_type, j.body, j.place;
     get diagnostics claimed = row_count;
     exit when claimed > 0 or mark_at = 0 or not rescans;
     mark_at := 0;
@@ -69,7 +69,7 @@ begin
     values (of_kind, -claimed, claimed, k.fence_offset + (select last_value from requeue.number));
   end if;
   if claimed < most then
-    select j.at into next from requeue.job j where j.kind_list = of_kind::bigint * 32 + 0 and j.at > now order by j.at limit 1;
+    select j.at into next from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + 0 and j.at > now order by j.at limit 1;
   end if;
   return query select null::text, now, ends, 0, next, (extract(epoch from clock_timestamp() - began) * 1000000)::bigint, null::text,
     null::bytea, null::bigint;

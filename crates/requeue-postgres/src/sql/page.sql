@@ -30,10 +30,10 @@ begin atomic
           case when is_descending then -t.place else t.place end) as n,
         octet_length(t.body) + coalesce(octet_length(t.next_body), 0) + coalesce(octet_length(t.result), 0) as length
       from generate_series(first_list, last_list) l (number) cross join lateral (
-        (select j.ctid as tid, j.* from requeue.job j where not is_descending and j.kind_list = of_kind::bigint * 32 + l.number
+        (select j.ctid as tid, j.* from requeue.job j where not is_descending and (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + l.number
           and (j.at, j.place) >= (from_at, from_place) and (j.at, j.place) <= (to_at, to_place) order by j.at, j.place limit most)
         union all
-        (select j.ctid as tid, j.* from requeue.job j where is_descending and j.kind_list = of_kind::bigint * 32 + l.number
+        (select j.ctid as tid, j.* from requeue.job j where is_descending and (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + l.number
           and (j.at, j.place) >= (from_at, from_place) and (j.at, j.place) <= (to_at, to_place)
           order by j.at desc, j.place desc limit most)) t
       order by n limit most) f) p
@@ -46,6 +46,6 @@ create function requeue._upcoming(of_kind int, from_at bigint, length bigint, to
 returns table (span bigint, jobs bigint) language sql stable
 begin atomic
   select (j.at - from_at) / length, count(*) from generate_series(0, 9) l (list) cross join lateral (
-    select t.at from requeue.job t where t.kind_list = of_kind::bigint * 32 + l.list and t.at >= from_at and t.at < to_at) j
+    select t.at from requeue.job t where (t.kind_id::bigint * 32 + t.list) = of_kind::bigint * 32 + l.list and t.at >= from_at and t.at < to_at) j
   group by 1;
 end;

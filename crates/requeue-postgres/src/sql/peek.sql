@@ -22,13 +22,13 @@ begin
       continue;
     end if;
     -- Other priorities. Most kinds use none.
-    has_others := exists (select from requeue.job j where j.kind_list between m.kind_id::bigint * 32 + 1 and m.kind_id::bigint * 32 + 9)
-      or exists (select from requeue.job j where j.kind_list between m.kind_id::bigint * 32 + 11 and m.kind_id::bigint * 32 + 19);
-    select j.at into first from requeue.job j where j.kind_list = m.kind_id::bigint * 32 + 10 and j.at between m.lease and now
+    has_others := exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) between m.kind_id::bigint * 32 + 1 and m.kind_id::bigint * 32 + 9)
+      or exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) between m.kind_id::bigint * 32 + 11 and m.kind_id::bigint * 32 + 19);
+    select j.at into first from requeue.job j where (j.kind_id::bigint * 32 + j.list) = m.kind_id::bigint * 32 + 10 and j.at between m.lease and now
       order by j.at limit 1;
     if first is null and has_others then
       for l in 11..19 loop
-        select j.at into other from requeue.job j where j.kind_list = m.kind_id::bigint * 32 + l and j.at <= now order by j.at limit 1;
+        select j.at into other from requeue.job j where (j.kind_id::bigint * 32 + j.list) = m.kind_id::bigint * 32 + l and j.at <= now order by j.at limit 1;
         first := least(first, other);
       end loop;
     end if;
@@ -37,11 +37,11 @@ begin
       select t.leased into busy from requeue._totals(m.kind_id) t;
     end if;
     if first is null and (k.concurrency is null or busy < k.concurrency) then
-      select j.at into first from requeue.job j where j.kind_list = m.kind_id::bigint * 32 + 0 and (j.at, j.place) > (m.at, m.place)
+      select j.at into first from requeue.job j where (j.kind_id::bigint * 32 + j.list) = m.kind_id::bigint * 32 + 0 and (j.at, j.place) > (m.at, m.place)
         order by j.at, j.place limit 1;
       if has_others then
         for l in 1..9 loop
-          select j.at into other from requeue.job j where j.kind_list = m.kind_id::bigint * 32 + l order by j.at, j.place limit 1;
+          select j.at into other from requeue.job j where (j.kind_id::bigint * 32 + j.list) = m.kind_id::bigint * 32 + l order by j.at, j.place limit 1;
           first := least(first, other);
         end loop;
       end if;

@@ -36,8 +36,8 @@ begin
   numbers := array(select nextval('requeue.number') from generate_series(1, cardinality(ids)));
 
   -- Most puts create jobs. Rows are locked in the order of ids, here and below, so that no two calls wait for each other.
-  insert into requeue.job (kind_id, list, priority, at, place, due, generation, created_at, updated_at, id, content_type, body)
-  select of_kind, s.priority, s.priority, s.due, s.number, s.due, k.generation_offset + s.number, now, now, s.id, s.type, s.body
+  insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body)
+  select of_kind, s.priority, nullif(s.priority, 0), s.due, s.number, k.generation_offset + s.number, now, s.id, s.type, s.body
   from (
     select v.id, v.body, v.type, v.number, coalesce(v.priority, 0::smallint) as priority,
       least(case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end,
@@ -99,8 +99,8 @@ begin
         end if;
         new_number := nextval('requeue.number');
         new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
-        insert into requeue.job (kind_id, list, priority, at, place, due, generation, created_at, updated_at, id, content_type, body)
-        values (of_kind, p.priority, p.priority, new_due, new_number, new_due, k.generation_offset + new_number, now, now, p.id, p.type, p.body)
+        insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body)
+        values (of_kind, p.priority, nullif(p.priority, 0), new_due, new_number, k.generation_offset + new_number, now, p.id, p.type, p.body)
         on conflict do nothing;
         if found then
           made := made + 1;
@@ -111,6 +111,8 @@ begin
       end loop;
 
       newest := coalesce(j.next_generation, j.generation);
+      j.due := coalesce(j.due, j.at);
+      j.priority := coalesce(j.priority, 0);
       if j.list = 21 then
         -- A done job counts as absent, except for the condition "if new".
         if p.condition = 2 then
@@ -141,16 +143,16 @@ begin
       base := case when j.first_put_at is null then j.created_at when j.first_put_at = 0 then now else j.first_put_at end;
       if j.list = 21 then
         new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
-        update requeue.job t set list = p.priority, priority = p.priority, at = new_due, place = new_number, due = new_due,
-          generation = fresh, created_at = now, updated_at = now, attempts = 0, deaths = 0, floor = null, first_put_at = null,
+        update requeue.job t set list = p.priority, priority = nullif(p.priority, 0), at = new_due, place = new_number, due = null,
+          generation = fresh, created_at = now, updated_at = null, attempts = null, deaths = null, floor = null, first_put_at = null,
           claimed_at = null, worker = null, content_type = p.type, failures = null, body = p.body, result = null
         where t.kind_id = of_kind and t.id = p.id;
         replaced := replaced + 1;
         return query select p.id::text, 0::smallint, fresh;
       elsif j.list = 20 then
         new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
-        update requeue.job t set list = p.priority, priority = p.priority, at = new_due, place = new_number, due = new_due,
-          generation = fresh, updated_at = now, attempts = 0, floor = null, first_put_at = now, content_type = p.type, body = p.body
+        update requeue.job t set list = p.priority, priority = nullif(p.priority, 0), at = new_due, place = new_number, due = null,
+          generation = fresh, updated_at = now, attempts = null, floor = null, first_put_at = now, content_type = p.type, body = p.body
         where t.kind_id = of_kind and t.id = p.id;
         revived := revived + 1;
         return query select p.id::text, 4::smallint, fresh;
@@ -180,7 +182,7 @@ begin
           new_due := greatest(new_due, now);
         end if;
         rank := case when p.mode = 1 then greatest(j.priority, p.priority) else p.priority end;
-        update requeue.job t set list = rank, priority = rank, at = new_due, place = new_number, due = new_due,
+        update requeue.job t set list = rank, priority = nullif(rank, 0), at = new_due, place = new_number, due = null,
           generation = fresh, updated_at = now, first_put_at = case when j.first_put_at = 0 then now else j.first_put_at end,
           content_type = p.type, body = p.body
         where t.kind_id = of_kind and t.id = p.id;

@@ -23,7 +23,7 @@ begin
       with c as materialized (
         select s.ctid from (
           select j.ctid, j.at, row_number() over (order by j.at, j.place) as n from (
-            select j.ctid, j.at, j.place from requeue.job j where j.kind_list = of_kind::bigint * 32 + l.column1
+            select j.ctid, j.at, j.place from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + l.column1
             order by j.at, j.place limit most for update skip locked) j) s
         where s.n <= l.column2 - l.column3 or s.at < now - l.column4),
       dropped_jobs as (delete from requeue.job j using c where j.ctid = c.ctid returning j.generation)
@@ -41,10 +41,10 @@ begin
   end if;
   has_expired := false;
   if t.leased > 0 then
-    has_expired := exists (select from requeue.job j where j.kind_list = of_kind::bigint * 32 + 10 and j.at between lease_mark and now);
-    if not has_expired and exists (select from requeue.job j where j.kind_list between of_kind::bigint * 32 + 11 and of_kind::bigint * 32 + 19) then
+    has_expired := exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + 10 and j.at between lease_mark and now);
+    if not has_expired and exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) between of_kind::bigint * 32 + 11 and of_kind::bigint * 32 + 19) then
       for n in 11..19 loop
-        has_expired := has_expired or exists (select from requeue.job j where j.kind_list = of_kind::bigint * 32 + n and j.at <= now);
+        has_expired := has_expired or exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + n and j.at <= now);
       end loop;
     end if;
   end if;

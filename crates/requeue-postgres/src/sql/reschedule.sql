@@ -42,7 +42,8 @@ begin
   -- The job is locked: all numbers that it has had are lower.
   new_number := nextval('requeue.number');
   fresh := k.generation_offset + new_number;
-  rank := coalesce(new_priority, j.next_priority, j.priority);
+  rank := coalesce(new_priority, j.next_priority, j.priority, 0);
+  j.due := coalesce(j.due, j.at);
   if j.list between 10 and 19 then
     outcome := 'coalesced';
     update requeue.job t set next_generation = fresh, next_due = coalesce(asked, t.next_due, now),
@@ -54,13 +55,13 @@ begin
     where t.kind_id = k.kind_id and t.id = job_id;
   elsif j.list = 20 and asked is null then
     outcome := 'updated';
-    update requeue.job t set generation = fresh, updated_at = now, priority = rank,
+    update requeue.job t set generation = fresh, updated_at = now, priority = nullif(rank, 0),
       content_type = case when new_body is not null then new_type else t.content_type end, body = coalesce(new_body, t.body)
     where t.kind_id = k.kind_id and t.id = job_id;
   elsif j.list = 20 then
     outcome := 'revived';
-    update requeue.job t set list = rank, priority = rank, at = asked, place = new_number, due = asked, generation = fresh,
-      updated_at = now, attempts = 0, floor = null, first_put_at = now,
+    update requeue.job t set list = rank, priority = nullif(rank, 0), at = asked, place = new_number, due = null, generation = fresh,
+      updated_at = now, attempts = null, floor = null, first_put_at = now,
       content_type = case when new_body is not null then new_type else t.content_type end, body = coalesce(new_body, t.body)
     where t.kind_id = k.kind_id and t.id = job_id;
   else
@@ -73,7 +74,7 @@ begin
     else
       new_place := new_number;
     end if;
-    update requeue.job t set list = rank, priority = rank, at = new_due, place = new_place, due = new_due, generation = fresh,
+    update requeue.job t set list = rank, priority = nullif(rank, 0), at = new_due, place = new_place, due = null, generation = fresh,
       updated_at = now, first_put_at = case when t.first_put_at = 0 then now else t.first_put_at end,
       content_type = case when new_body is not null then new_type else t.content_type end, body = coalesce(new_body, t.body)
     where t.kind_id = k.kind_id and t.id = job_id;

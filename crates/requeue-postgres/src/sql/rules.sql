@@ -33,7 +33,7 @@ begin atomic
     from generate_series(from_list, 19) l (list)
     cross join lateral (
       select j.ctid, j.* from requeue.job j
-      where j.kind_list = of_kind::bigint * 32 + l.list and j.at <= (select requeue._now(of_test))
+      where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + l.list and j.at <= (select requeue._now(of_test))
       order by j.at, j.place limit case when l.list < 10 then most_pending else most_leased end for update skip locked) j),
   f as materialized (
     select s.tid from (
@@ -51,7 +51,7 @@ begin atomic
   cross join lateral requeue._totals(of_kind) t
   cross join lateral (values (20, t.dead, k.max_dead, k.max_dead_age), (21, t.done, k.max_done, k.max_done_age)) l (list, count, most, age)
   cross join lateral (
-    select * from requeue.job j where j.kind_list = of_kind::bigint * 32 + l.list
+    select * from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + l.list
       and (l.count >= l.most or j.at < requeue._now(of_test) - l.age)
     order by j.at, j.place limit 1 for update skip locked) j
   where k.kind_id = of_kind;
@@ -78,7 +78,7 @@ begin
   end if;
   if k.concurrency is not null then
     select count(*) into expired from generate_series(10, 19) l (list)
-    cross join lateral (select from requeue.job j where j.kind_list = of_kind::bigint * 32 + l.list and j.at <= _context.now) j;
+    cross join lateral (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + l.list and j.at <= _context.now) j;
   end if;
   numbers := array(select nextval('requeue.number') from generate_series(1, _context.count));
   return next;

@@ -80,27 +80,27 @@ begin
   buries := cardinality(array_positions(actions, 1::smallint));
   if buries > 0 then
     may_bury := (select t.dead from requeue._totals(of_kind) t) + buries <= k.max_dead and not exists (
-      select from requeue.job j where j.kind_list = of_kind::bigint * 32 + 20 and j.at < now - k.max_dead_age);
+      select from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + 20 and j.at < now - k.max_dead_age);
   end if;
   return query
   with c as materialized (
     -- The backoff is in nanoseconds: whole milliseconds, rounded up, less the jitter.
-    select l.ctid, r.*, now + coalesce(r.delay, (b.ns + 999999) / 1000000 - b.ns / 1000000 * (k.backoff_jitter * r.jitter) / 6553600) as until
+    select l.ctid, l.attempts, r.*, now + coalesce(r.delay, (b.ns + 999999) / 1000000 - b.ns / 1000000 * (k.backoff_jitter * r.jitter) / 6553600) as until
     from unnest(ids, all_fences, all_nonces, actions, delays, jitters, errors) r (id, fence, nonce, action, delay, jitter, error)
-    cross join lateral (select j.ctid, j.attempts from requeue.job j where j.kind_id = of_kind and j.id = r.id offset 0) l
+    cross join lateral (select j.ctid, coalesce(j.attempts, 0) as attempts from requeue.job j where j.kind_id = of_kind and j.id = r.id offset 0) l
     cross join lateral (select case when l.attempts < 32 and k.backoff_base <= k.backoff_max >> l.attempts
       then k.backoff_base << l.attempts else k.backoff_max end as ns) b),
   settled as (
     update requeue.job j set
-      list = case c.action when 1 then 20 else j.priority end,
+      list = case c.action when 1 then 20 else coalesce(j.priority, 0) end,
       at = case c.action when 1 then now when 2 then j.due else c.until end,
-      due = case when c.action in (0, 3) then c.until else j.due end,
+      due = case c.action when 1 then j.due end,
       place = case c.action when 2 then j.place else nextval('requeue.number') end,
       generation = case c.action when 3 then k.generation_offset + nextval('requeue.number') else j.generation end,
       created_at = case c.action when 3 then now else j.created_at end,
       updated_at = now,
-      attempts = case c.action when 2 then j.attempts when 3 then 0 else j.attempts + 1 end,
-      deaths = case c.action when 1 then j.deaths + 1 when 3 then 0 else j.deaths end,
+      attempts = case c.action when 2 then j.attempts when 3 then null else c.attempts + 1 end,
+      deaths = case c.action when 1 then coalesce(j.deaths, 0) + 1 when 3 then null else j.deaths end,
       floor = case c.action when 0 then c.until when 3 then null else j.floor end,
       first_put_at = case c.action when 3 then 0 else j.first_put_at end,
       fence = null, nonce = null, claimed_at = null, worker = null,
@@ -114,7 +114,7 @@ begin
       and j.next_generation is null and j.cancelled is null
       -- Others are escaped.
       and strpos(j.worker, chr(1)) = 0
-      and case c.action when 0 then j.attempts + 1 < k.max_attempts when 1 then may_bury when 2 then k.rate_jobs is null
+      and case c.action when 0 then c.attempts + 1 < k.max_attempts when 1 then may_bury when 2 then k.rate_jobs is null
         else not k.is_near_limit end
     returning j.id, j.at, j.place, j.list, c.action, j.generation),
   counted as (

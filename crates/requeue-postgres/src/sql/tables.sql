@@ -77,23 +77,18 @@ create table requeue.kind (
   backoff_jitter int not null default 20
 );
 
+-- A column that is null takes no space, and most jobs are waiting for their first attempt: what is usually equal to another column
+-- or zero is null then. Wide columns come first, so that there are no gaps.
 create table requeue.job (
-  kind_id int not null,
-  -- 0 to 9: pending, by priority. 10 to 19: leased, by priority. 20: dead. 21: done.
-  list smallint not null,
-  priority smallint not null,
   -- The place in its list: the due time, the end of the lease, or when the job died or was done; then `place`.
   at bigint not null,
   place bigint not null,
-  due bigint not null,
   generation bigint not null,
   created_at bigint not null,
-  updated_at bigint not null,
-  attempts int not null default 0,
-  deaths int not null default 0,
-  -- For the index of lists. If that began with `kind_id`, the planner could take it for a lookup by `kind_id` and `id`, and
-  -- does so on a table without statistics: it would then read all jobs of the kind.
-  kind_list bigint not null generated always as (kind_id::bigint * 32 + list) stored,
+  -- Null means `at`. Of jobs that are not pending it never is.
+  due bigint,
+  -- Null means `created_at`.
+  updated_at bigint,
   -- The earliest due time that a put can set, while a backoff runs.
   floor bigint,
   -- When debounce began to count: null means `created_at`, 0 means that the next put begins.
@@ -102,12 +97,19 @@ create table requeue.job (
   fence bigint,
   nonce bigint,
   claimed_at bigint,
-  cancelled boolean,
   -- The successor: a put that was made while the job was leased.
   next_generation bigint,
   next_due bigint,
   next_put_at bigint,
+  kind_id int not null,
+  -- Null means 0, as in the columns up to `next_priority`.
+  attempts int,
+  deaths int,
+  -- 0 to 9: pending, by priority. 10 to 19: leased, by priority. 20: dead. 21: done.
+  list smallint not null,
+  priority smallint,
   next_priority smallint,
+  cancelled boolean,
   id text collate "C" not null,
   -- Who holds the lease, or has done the job.
   worker text,
@@ -122,7 +124,6 @@ create table requeue.job (
   -- Almost no two entries of the indexes are equal: looking for some to merge would be in vain.
   primary key (kind_id, id) with (deduplicate_items = off)
 ) with (
-  fillfactor = 90,
   -- By number of changes instead of by share of the table: with millions of waiting jobs, a share is reached too late.
   autovacuum_vacuum_scale_factor = 0,
   autovacuum_vacuum_threshold = 20000,
@@ -130,8 +131,9 @@ create table requeue.job (
   autovacuum_analyze_scale_factor = 0,
   autovacuum_analyze_threshold = 100000
 );
--- Every list of a kind is a range of this index.
-create index job_list on requeue.job (kind_list, at, place) with (deduplicate_items = off);
+-- Every list of a kind is a range of this index. If it began with `kind_id`, the planner could take it for a lookup by `kind_id`
+-- and `id`, and does so on a table without statistics: it would then read all jobs of the kind.
+create index job_list on requeue.job ((kind_id::bigint * 32 + list), at, place) with (deduplicate_items = off);
 
 -- Changes of the numbers of jobs, one row per statement. Nothing waits for anything here: there is no row that two
 -- transactions update. Rows of transactions that have all ended are added up in `total`.

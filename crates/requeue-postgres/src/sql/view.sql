@@ -21,7 +21,7 @@ begin
   if pending > 0 then
     select count(*), min(r.at) into ready, oldest from (
       select j.at from generate_series(0, 9) l (list)
-      cross join lateral (select j.at from requeue.job j where j.kind_list = of_kind::bigint * 32 + l.list and j.at <= now
+      cross join lateral (select j.at from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + l.list and j.at <= now
         order by j.at, j.place limit 10000) j
       limit 10000) r;
   end if;

@@ -73,12 +73,10 @@ impl Tables {
         }
         // Long ago, so that all are due. As claims would have left them.
         self.query(
-            "update S.job set list = 10, at = (extract(epoch from now()) * 1000)::bigint + 3600000, fence = 1, nonce = 7, \
+            "update S.job set list = 10, due = at, at = (extract(epoch from now()) * 1000)::bigint + 3600000, fence = 1, nonce = 7, \
              claimed_at = 1, worker = 'w' where id like 'leased-%'",
         );
-        self.query(
-            "update S.job set at = due - 600000, due = due - 600000 where id like 'ready-%'",
-        );
+        self.query("update S.job set at = at - 600000 where id like 'ready-%'");
         self.query(&format!(
             "insert into S.delta (kind_id, pending, leased, fence) select kind_id, -{MANY}, {MANY}, 1 from S.kind"
         ));
@@ -227,11 +225,7 @@ fn calls_read_few_rows_although_the_statistics_are_old() {
         tables.query("create table S.saved as select * from S.job where list = 10");
         tables.query("delete from S.job where list = 10");
         tables.query("analyze");
-        // All columns but the generated one.
-        tables.query(
-            "do $$ begin execute (select format('insert into S.job (%1$s) select %1$s from S.saved', string_agg(attname, ',')) \
-             from pg_attribute where attrelid = 'S.job'::regclass and attnum > 0 and attgenerated = ''); end $$",
-        );
+        tables.query("insert into S.job select * from S.saved");
         tables.check_each("analyzed without leased jobs", CALLS.len());
         is_whole(&tables.connect());
     }
