@@ -150,8 +150,11 @@ impl Shared {
         }
         if room.jobs > 0 {
             // If the next job did not fit, the result ends here. No body is longer than this.
-            let _ = room.size.fits(MAX_BODY_LEN);
-            self.watch.learn(kind, next.map(|next| next.saturating_since(now)));
+            if room.size.fits(MAX_BODY_LEN) {
+                self.watch.learn(kind, next.map(|next| next.saturating_since(now)));
+            } else {
+                self.watch.forget(kind);
+            }
         }
         self.watch.claimed(kind, !is_empty);
         Ok(())

@@ -14,7 +14,7 @@ use crate::shares::{Share, Shares};
 use crate::statements::Sql;
 use crate::url::{Url, addresses};
 use deadpool_postgres::{
-    Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+    Manager, ManagerConfig, Object, Pool, PoolError, QueueMode, RecyclingMethod, Runtime,
 };
 use requeue_jobs::{
     StoreError, StoreMetric, StoreMetricKind, StoreProblem, StoreStatus, Timestamp,
@@ -152,6 +152,8 @@ impl Database {
         let manager = Manager::from_connect(config, connector.clone(), recycling);
         let pool = Pool::builder(manager)
             .max_size(options.max_connections)
+            // The one that was used last is warm: the server has what it needs in its caches.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(options.connect_timeout))
             .create_timeout(Some(connector.longest()))

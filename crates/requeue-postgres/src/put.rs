@@ -8,25 +8,29 @@ use crate::rows::{
 };
 use crate::rules_call::Load;
 use crate::statements::Statements;
-use crate::store::{KindRef, Shared};
+use crate::store::{KindRef, Shared, lock};
 use crate::text::escape;
 use futures_util::future::join_all;
-use requeue_jobs::limits::MAX_DELAY;
+use requeue_jobs::limits::{MAX_DELAY, MAX_KINDS};
 use requeue_jobs::{
     BatchResults, Condition, Due, Generation, Invalid, Kind, Mode, Placed, Put, PutError,
     PutOutcome, StoreError, Timestamp, check_batch,
 };
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-/// What the function `_put` returns besides the outcomes of a put.
+/// What the function `_put` returns.
+const CREATED: i16 = 0;
 const EXISTS: i16 = 5;
 const OTHER_GENERATION: i16 = 6;
 const NEAR_LIMIT: i16 = 7;
 const TOO_LATE: i16 = 8;
 const LOCKED: i16 = 9;
+
+/// How long after a put of a job that existed the others are expected to exist, too. A batch that is undone leaves dead rows.
+const CAUTION: Duration = Duration::from_secs(10);
 
 /// How many kinds of a batch are put concurrently.
 const KINDS_AT_ONCE: usize = 4;
@@ -130,7 +134,7 @@ pub(crate) fn outcome(put: &Put, row: &Row) -> Result<Option<Placed>, PutError> 
     let (kind, id) = (put.kind.clone(), put.id.clone());
     let generation = Generation(number(found.unwrap_or(0)));
     let outcome = match code {
-        0 => PutOutcome::Created,
+        CREATED => PutOutcome::Created,
         1 => PutOutcome::Updated,
         2 => PutOutcome::Kept,
         3 => PutOutcome::Coalesced,
@@ -268,8 +272,12 @@ impl Shared {
         while !left.is_empty() {
             let those: Vec<&Put> = left.iter().map(|n| puts[*n]).collect();
             let (columns, test) = (PutColumns::new(&those), self.test_time());
-            let Statements { put_soon, put_unlocked, .. } = &self.statements;
-            let sql = if skips_locked { put_unlocked } else { put_soon };
+            let Statements { put_new, put_soon, put_unlocked, .. } = &self.statements;
+            let sql = match (skips_locked, self.has_duplicates(kind)) {
+                (true, _) => put_unlocked,
+                (false, true) => put_soon,
+                (false, false) => put_new,
+            };
             let params = columns.params(&test, &kind.number);
             let placed = match self.database.query_of(kind.number, sql, &params).await {
                 Ok(rows) => self.placed(kind, &those, &columns.ids, &rows).await,
@@ -304,6 +312,9 @@ impl Shared {
         ids: &[String],
         rows: &[Row],
     ) -> Result<Vec<Option<Result<Placed, PutError>>>, StoreError> {
+        if rows.iter().any(|row| row.get::<_, i16>(1) != CREATED) {
+            lock(&self.duplicates).insert(kind.number, Instant::now());
+        }
         let by_id: HashMap<&str, &Row> = rows.iter().map(|row| (row.get(0), row)).collect();
         let mut results = Vec::new();
         for (put, id) in puts.iter().zip(ids) {
@@ -327,6 +338,15 @@ impl Shared {
             self.watch.may_be_due(kind, soonest);
         }
         Ok(results)
+    }
+
+    /// Whether a put of this kind has met a job that existed, not long ago.
+    fn has_duplicates(&self, kind: &KindRef) -> bool {
+        let mut duplicates = lock(&self.duplicates);
+        if duplicates.len() > MAX_KINDS {
+            duplicates.clear();
+        }
+        duplicates.get(&kind.number).is_some_and(|at| at.elapsed() < CAUTION)
     }
 
     /// Puts jobs of a kind whose numbers are near their limit: those are counted one by one.

@@ -263,7 +263,7 @@ impl Shared {
     async fn extend_all(&self, of_kinds: &mut [OfKind<'_>]) {
         let mut left = Vec::new();
         for OfKind { entries, found, .. } in of_kinds {
-            if are_distinct(entries) {
+            if matches!(found, Ok(Some(_))) && are_distinct(entries) {
                 let is_extension = |action: &Settlement| matches!(action, Settlement::Extend(_));
                 left.push((open(entries, is_extension), found));
             }

@@ -59,7 +59,12 @@ statements! {
     put_soon(
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
         INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
-    ) = "select job_id, outcome, generation from requeue._put_soon($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    ) = "select job_id, outcome, generation from requeue._put_soon($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, false)";
+    /// The same for jobs that are probably new.
+    put_new(
+        INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
+        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
+    ) = "select job_id, outcome, generation from requeue._put_soon($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, true)";
     put_unlocked(
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
         INT8_ARRAY, INT2_ARRAY, INT8_ARRAY

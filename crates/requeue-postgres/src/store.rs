@@ -21,7 +21,7 @@ use requeue_jobs::{
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
 
 /// A [`Store`] that keeps jobs in Postgres.
@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) reaped: Mutex<Option<String>>,
     /// The last kind without jobs that a reap has looked at.
     pub(crate) idle_looked_at: Mutex<i32>,
+    /// When a put of each kind has last met a job that existed.
+    pub(crate) duplicates: Mutex<HashMap<i32, Instant>>,
     kinds: Mutex<KnownKinds>,
     /// Replaces the server's clock in tests.
     pub(crate) wall_clock: Option<WallClock>,
@@ -160,6 +162,7 @@ impl PostgresStore {
             turns: Mutex::default(),
             reaped: Mutex::default(),
             idle_looked_at: Mutex::default(),
+            duplicates: Mutex::default(),
             kinds: Mutex::default(),
             wall_clock,
         });

@@ -36,6 +36,7 @@ begin
   if invalid is not null then
     raise exception using message = 'put: ' || invalid, errcode = 'invalid_parameter_value';
   end if;
+  if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
   number := requeue._kind_id(kind);
   if number is null then
     raise exception using message = 'put: 10000 kinds are the limit', errcode = 'invalid_parameter_value';
@@ -117,6 +118,7 @@ begin
   if invalid is not null then
     raise exception using message = 'reschedule: ' || invalid, errcode = 'invalid_parameter_value';
   end if;
+  if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
   select * into r from requeue._reschedule(null, kind, replace(_reschedule_one.id, chr(1), chr(1) || chr(2)), body,
     replace(content_type, chr(1), chr(1) || chr(2)), ceil(extract(epoch from delay) * 1000)::bigint,
     ceil(extract(epoch from due) * 1000)::bigint, priority::smallint, if_generation) p;

@@ -37,7 +37,7 @@ begin
     return query select null::text, now, ends, 1, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
     return;
   end if;
-  if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
+  if current_setting('SCHEMA.raised', true) is distinct from 'y' then perform requeue._raise_numbers(); end if;
   if k.is_near_limit or k.concurrency is not null or k.rate_jobs is not null then
     return query select null::text, now, ends, 3, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
     return;

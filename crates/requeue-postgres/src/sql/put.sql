@@ -1,5 +1,23 @@
 -- Puts.
 
+-- The rows of jobs that are put for the first time, in the order of ids: without those whose condition needs a job, or that are due
+-- too late.
+create function requeue._new_jobs(of_kind int, generation_offset bigint, now bigint, longest bigint, ids text[], bodies bytea[],
+  numbers bigint[], content_types text[], delays bigint[], dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[],
+  conditions smallint[])
+returns table (kind_id int, list smallint, priority smallint, at bigint, place bigint, generation bigint, created_at bigint, id text,
+  content_type text, body bytea) language sql stable
+begin atomic
+  select of_kind, coalesce(v.priority, 0::smallint), nullif(v.priority, 0::smallint),
+    least(case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end,
+      case when v.mode = 3 then now + v.wait else 9223372036854775807 end),
+    v.number, generation_offset + v.number, now, v.id, v.type, v.body
+  from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions)
+    v (id, body, number, type, delay, due, priority, mode, wait, condition)
+  where v.condition is distinct from 3 and coalesce(v.delay, 0) <= longest and coalesce(v.due, 0) - now <= longest
+  order by v.id;
+end;
+
 -- Puts jobs of one kind. The ids are distinct. Arrays that are null have only default values.
 --
 -- Outcome: 0 created, 1 updated, 2 kept, 3 coalesced, 4 revived; not done: 5 exists, 6 has another generation (that of
@@ -9,7 +27,9 @@ create function requeue._put(of_test bigint, of_kind int, ids text[], bodies byt
   -- 0 replace, 1 earliest, 2 keep, 3 debounce
   modes smallint[], max_waits bigint[],
   -- 0 none, 1 if absent, 2 if new, 3 if generation
-  conditions smallint[], expected bigint[])
+  conditions smallint[], expected bigint[],
+  -- Whether the jobs are probably new.
+  optimistic boolean default false)
 returns table (job_id text, outcome smallint, generation bigint) language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
@@ -24,7 +44,7 @@ declare
   began pg_snapshot;
   newest bigint; fresh bigint; base bigint; new_due bigint; new_number bigint; rank smallint;
 begin
-  if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
+  if current_setting('SCHEMA.raised', true) is distinct from 'y' then perform requeue._raise_numbers(); end if;
   select * into strict k from requeue.kind where kind_id = of_kind for key share;
   if k.is_near_limit then
     return query select u, 7::smallint, 0::bigint from unnest(ids) u;
@@ -36,19 +56,23 @@ begin
   numbers := array(select nextval('requeue.number') from generate_series(1, cardinality(ids)));
 
   -- Most puts create jobs. Rows are locked in the order of ids, here and below, so that no two calls wait for each other.
-  insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body)
-  select of_kind, s.priority, nullif(s.priority, 0), s.due, s.number, k.generation_offset + s.number, now, s.id, s.type, s.body
-  from (
-    select v.id, v.body, v.type, v.number, coalesce(v.priority, 0::smallint) as priority,
-      least(case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end,
-        case when v.mode = 3 then now + v.wait else 9223372036854775807 end) as due
-    from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions)
-      v (id, body, number, type, delay, due, priority, mode, wait, condition)
-    where v.condition is distinct from 3 and coalesce(v.delay, 0) <= longest and coalesce(v.due, 0) - now <= longest
-    order by v.id
-  ) s
-  on conflict (kind_id, id) do nothing;
-  get diagnostics made = row_count;
+  if optimistic then
+    -- `on conflict` costs a third of the insert. Without it, a job that exists undoes the others.
+    begin
+      insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body)
+      select s.* from requeue._new_jobs(of_kind, k.generation_offset, now, longest, ids, bodies, numbers, content_types, delays, dues,
+        priorities, modes, max_waits, conditions) s;
+      get diagnostics made = row_count;
+    exception when unique_violation then optimistic := false;
+    end;
+  end if;
+  if not optimistic then
+    insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body)
+    select s.* from requeue._new_jobs(of_kind, k.generation_offset, now, longest, ids, bodies, numbers, content_types, delays, dues,
+      priorities, modes, max_waits, conditions) s
+    on conflict (kind_id, id) do nothing;
+    get diagnostics made = row_count;
+  end if;
 
   -- While this waited, a job may have been put with a later number, and removed. Then the new jobs get even later ones: no other
   -- put of them can come in between now. Their places stay as they are.
@@ -200,12 +224,12 @@ end $$;
 -- The same for the store, which has other things to do: fails if another transaction has locked one of the jobs for longer than
 -- `lock_timeout`.
 create function requeue._put_soon(of_test bigint, of_kind int, ids text[], bodies bytea[], content_types text[], delays bigint[],
-  dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[], conditions smallint[], expected bigint[])
+  dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[], conditions smallint[], expected bigint[], optimistic boolean)
 returns table (job_id text, outcome smallint, generation bigint) language plpgsql
 set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' set plan_cache_mode = force_generic_plan as $$
 begin
   return query select * from requeue._put(of_test, of_kind, ids, bodies, content_types, delays, dues, priorities, modes, max_waits,
-    conditions, expected);
+    conditions, expected, optimistic);
 end $$;
 
 -- The same, but jobs that other transactions have locked are left out: their outcome is 9. Each job is put on its own.

@@ -15,7 +15,7 @@ declare
   now bigint;
   asked bigint; new_due bigint; new_number bigint; new_place bigint; fresh bigint; rank smallint;
 begin
-  if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
+  if current_setting('SCHEMA.raised', true) is distinct from 'y' then perform requeue._raise_numbers(); end if;
   select * into k from requeue.kind t where t.name = kind_name;
   of_kind := k.kind_id;
   select * into j from requeue.job t where t.kind_id = k.kind_id and t.id = job_id for update;

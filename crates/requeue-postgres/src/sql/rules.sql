@@ -67,7 +67,7 @@ set jit = off set enable_seqscan = off set enable_bitmapscan = off set plan_cach
 declare
   k requeue.kind;
 begin
-  if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
+  if current_setting('SCHEMA.raised', true) is distinct from 'y' then perform requeue._raise_numbers(); end if;
   select * into strict k from requeue.kind s where s.kind_id = of_kind for key share;
   now := requeue._now(of_test);
   generation_offset := k.generation_offset; fence_offset := k.fence_offset;

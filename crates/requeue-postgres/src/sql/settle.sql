@@ -75,7 +75,7 @@ declare
   buries bigint;
   may_bury boolean := true;
 begin
-  if not requeue._is_raised() then perform requeue._raise_numbers(); end if;
+  if current_setting('SCHEMA.raised', true) is distinct from 'y' then perform requeue._raise_numbers(); end if;
   select * into strict k from requeue.kind s where s.kind_id = of_kind;
   buries := cardinality(array_positions(actions, 1::smallint));
   if buries > 0 then
