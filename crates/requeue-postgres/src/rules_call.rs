@@ -147,8 +147,7 @@ impl Shared {
             let (generation, fence) = (stored_number(generation), stored_number(fence));
             session.query(&sql.raise_offsets, &[&kind.number, &generation, &fence]).await?;
         }
-        // An upper bound of the numbers that the rules assign.
-        let numbers = 3 * (rows.len() + load.ids.len()) + 4;
+        let numbers = ReservedNumbers::enough_for(rows.len() + load.ids.len());
         let mut context = Context::read(session, self, kind, numbers).await?;
         let needs_lock =
             context.is_near_limit || (load.uses_tokens && context.settings.rate.is_some());

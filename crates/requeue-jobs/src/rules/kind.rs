@@ -53,6 +53,15 @@ pub struct ReservedNumbers {
     pub fence_offset: Option<i64>,
 }
 
+impl ReservedNumbers {
+    /// How many numbers suffice for rules about this many jobs. Each put, settlement, change and import
+    /// uses up to two, for its generation and its [`seq`](Record::seq); and each claimed job and each
+    /// expired lease up to three, with its fence. A few more are for dead and done jobs that have to go.
+    pub fn enough_for(jobs: usize) -> usize {
+        3 * jobs + 4
+    }
+}
+
 /// The latest number of each sort. They outlive the jobs: no number is assigned twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
@@ -90,8 +99,7 @@ impl<S> KindState<S> {
     }
 
     /// Assigns these numbers as generations, fences and [`seq`](Record::seq) from now on, instead of
-    /// counting. They must suffice: each put, settlement, change and import uses up to two, and each
-    /// claimed job and each expired lease up to three.
+    /// counting. They must [suffice](ReservedNumbers::enough_for).
     pub fn use_numbers(&mut self, numbers: ReservedNumbers) {
         self.reserved = Some(numbers);
     }
