@@ -1,132 +1,73 @@
 //! Kinds, generations and cancels in transactions of the application.
 
-use crate::support::{SERVER, fresh};
-use requeue_jobs::{
-    ChangeError, Changed, ClaimedJob, Generation, Jobs, Placed, PutOutcome, StoreError,
+use crate::support::application::Application;
+use crate::support::{
+    LONG, SERVER, claimed, clients, id, ids, is_whole, kind, put, settle, try_put,
 };
-use requeue_postgres::{PostgresStore, PutInTransaction};
+use requeue_jobs::{
+    ChangeError, Changed, Jobs, PutOutcome, Settled, Settlement, Store, StoreError,
+};
+use requeue_postgres::PostgresStore;
 use requeue_testkit::block_on;
 use std::sync::Arc;
-use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::{Client, NoTls, Transaction};
 
-struct App {
-    store: PostgresStore,
-    jobs: Jobs,
-    runtime: Runtime,
-}
-
-impl App {
-    fn new() -> Self {
-        let store = block_on(PostgresStore::connect_with(&SERVER.url(), fresh()));
-        let store = store.expect("the server runs");
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        App { jobs: Jobs::new(Arc::new(store.clone())), store, runtime }
-    }
-
-    fn client(&self) -> Client {
-        let url = SERVER.url();
-        let connected = tokio_postgres::connect(&url, NoTls);
-        let (client, connection) = self.runtime.block_on(connected).expect("the server runs");
-        drop(self.runtime.spawn(connection));
-        client
-    }
-
-    fn begin<'a>(&self, client: &'a mut Client) -> Transaction<'a> {
-        self.runtime.block_on(client.transaction()).expect("the server runs")
-    }
-
-    fn put(&self, transaction: &Transaction<'_>, id: &str) -> Placed {
-        let put = self.jobs.put("mail", id, "body").on(&self.store, transaction);
-        self.runtime.block_on(put).expect("valid")
-    }
-
-    fn commit(&self, transaction: Transaction<'_>) {
-        self.runtime.block_on(transaction.commit()).expect("the server runs");
-    }
-
-    fn roll_back(&self, transaction: Transaction<'_>) {
-        self.runtime.block_on(transaction.rollback()).expect("the server runs");
-    }
-
-    fn exists(&self, id: &str) -> bool {
-        block_on(self.jobs.get("mail", id)).expect("the server runs").is_some()
-    }
-
-    /// Puts a job that exists from then on, in a transaction of its own.
-    fn put_before(&self, id: &str) -> Placed {
-        block_on(self.jobs.put("mail", id, "before").into_future()).expect("valid")
-    }
-
-    fn claim(&self) -> Vec<ClaimedJob> {
-        block_on(self.jobs.claim(["mail"], "worker").max(10).into_future())
-            .expect("the server runs")
-            .jobs
-    }
-
-    fn claimed_ids(&self) -> Vec<String> {
-        self.claim().iter().map(|job| job.id().as_str().to_owned()).collect()
-    }
-
-    fn check(&self) {
-        assert_eq!(block_on(self.store.check()).expect("the server runs"), [""; 0]);
-    }
+fn start() -> (PostgresStore, Jobs, [Application; 2]) {
+    let store = clients(&SERVER.url(), 1).remove(0);
+    let jobs = Jobs::new(Arc::new(store.clone()));
+    (store, jobs, [(); 2].map(|()| Application::connect(&SERVER.url())))
 }
 
 #[test]
 fn a_kind_whose_first_put_is_rolled_back_can_be_used() {
-    let app = App::new();
-    let mut client = app.client();
-    let transaction = app.begin(&mut client);
-    app.put(&transaction, "lost");
-    app.roll_back(transaction);
-    assert_eq!(app.put_before("a").outcome, PutOutcome::Created);
-    assert_eq!(app.claimed_ids(), ["a"]);
-    app.check();
+    let (store, jobs, [app, _]) = start();
+    app.run("begin");
+    app.put(&store, jobs.put("mail", "lost", "")).expect("the put succeeds");
+    app.run("rollback");
+    let placed = try_put(&store, put("a")).expect("the server is up");
+    assert_eq!(placed.outcome, PutOutcome::Created);
+    assert_eq!(claimed(&store, 10, LONG).jobs.len(), 1);
+    assert_eq!(ids(&store), ["a"]);
+    is_whole(&store);
 }
 
 #[test]
 fn generations_of_a_job_rise_although_transactions_commit_in_another_order() {
-    let app = App::new();
-    let (mut one, mut other) = (app.client(), app.client());
-    app.put_before("x");
-    let first = app.begin(&mut one);
-    let early = app.put(&first, "a").generation;
-    let second = app.begin(&mut other);
-    let late = app.put(&second, "b").generation;
-    assert!(early < late);
-    app.commit(second);
-    app.commit(first);
-    let again: Generation = app.put_before("a").generation;
-    assert!(again > late);
-    app.check();
+    let (store, jobs, [one, other]) = start();
+    try_put(&store, put("x")).expect("the server is up");
+    one.run("begin");
+    let early = one.put(&store, jobs.put("mail", "a", "")).expect("the put succeeds");
+    other.run("begin");
+    let late = other.put(&store, jobs.put("mail", "b", "")).expect("the put succeeds");
+    assert!(early.generation < late.generation);
+    other.run("commit");
+    one.run("commit");
+    let again = try_put(&store, put("a")).expect("the server is up");
+    assert!(again.generation > late.generation);
+    is_whole(&store);
 }
 
 #[test]
 fn a_cancel_takes_effect_with_the_commit() {
-    let app = App::new();
-    let mut client = app.client();
-    app.put_before("a");
-    for commits in [false, true] {
-        let transaction = app.begin(&mut client);
-        let cancel = |id| app.runtime.block_on(app.store.cancel_on(&transaction, "mail", id));
-        assert_eq!(cancel("a"), Ok(Changed::Removed));
-        assert!(matches!(cancel("a"), Err(ChangeError::Absent { .. })));
-        assert!(matches!(cancel(""), Err(ChangeError::Store(StoreError::Invalid(_)))));
-        assert!(app.exists("a"));
-        match commits {
-            true => app.commit(transaction),
-            false => app.roll_back(transaction),
-        }
-        assert_eq!(app.exists("a"), !commits);
+    let (store, _, [app, _]) = start();
+    try_put(&store, put("a")).expect("the server is up");
+    let exists = || block_on(store.get(kind(), id("a"))).expect("the server is up").is_some();
+    for (end, is_left) in [("rollback", true), ("commit", false)] {
+        app.run("begin");
+        assert_eq!(app.cancel(&store, "mail", "a"), Ok(Changed::Removed));
+        let absent = app.cancel(&store, "mail", "a");
+        assert!(matches!(absent, Err(ChangeError::Absent { .. })), "{absent:?}");
+        let invalid = app.cancel(&store, "mail", "");
+        assert!(matches!(invalid, Err(ChangeError::Store(StoreError::Invalid(_)))), "{invalid:?}");
+        assert!(exists());
+        app.run(end);
+        assert_eq!(exists(), is_left);
     }
-    app.put_before("b");
-    let job = app.claim().pop().expect("a job");
-    let transaction = app.begin(&mut client);
-    let cancelled = app.runtime.block_on(app.store.cancel_on(&transaction, "mail", "b"));
-    assert_eq!(cancelled, Ok(Changed::Ending));
-    app.commit(transaction);
-    drop(block_on(app.jobs.ack(&job.receipt)));
-    assert!(!app.exists("b"));
-    app.check();
+    try_put(&store, put("b")).expect("the server is up");
+    let job = claimed(&store, 1, LONG).jobs.remove(0);
+    app.run("begin");
+    assert_eq!(app.cancel(&store, "mail", "b"), Ok(Changed::Ending));
+    app.run("commit");
+    assert_eq!(settle(&store, &job, Settlement::Ack), Ok(Settled::Cancelled));
+    assert_eq!(ids(&store), Vec::<String>::new());
+    is_whole(&store);
 }
