@@ -64,32 +64,25 @@ impl DueBuckets {
     }
 
     /// The entries whose keys are greater than `after` and at most `through`, valid or not, in the
-    /// order of their keys. A key may come more than once. Sorts the buckets that are read.
-    pub(crate) fn range(
-        &mut self,
+    /// order of their keys, or the reverse. A key may come more than once. Sorts the buckets that are
+    /// read.
+    pub(crate) fn range<'a>(
+        &'a mut self,
         after: ListKey,
         through: ListKey,
-    ) -> impl Iterator<Item = (ListKey, &JobId)> {
+        newest_first: bool,
+    ) -> Box<dyn Iterator<Item = (ListKey, &'a JobId)> + 'a> {
         let numbers =
             after.0 >> BUCKET_BITS..(through.0 >> BUCKET_BITS) + u64::from(after < through);
-        self.buckets.range_mut(numbers).flat_map(move |(_, bucket)| {
+        let buckets = self.buckets.range_mut(numbers);
+        let entries = move |(_, bucket): (&u64, &'a mut Bucket)| {
             bucket.sort();
-            bucket.range(after, through)
-        })
-    }
-
-    /// The same entries as [`range`](Self::range), in the reverse order.
-    pub(crate) fn range_reverse(
-        &mut self,
-        after: ListKey,
-        through: ListKey,
-    ) -> impl Iterator<Item = (ListKey, &JobId)> {
-        let numbers =
-            after.0 >> BUCKET_BITS..(through.0 >> BUCKET_BITS) + u64::from(after < through);
-        self.buckets.range_mut(numbers).rev().flat_map(move |(_, bucket)| {
-            bucket.sort();
-            bucket.range_reverse(after, through)
-        })
+            bucket.range(after, through, newest_first)
+        };
+        match newest_first {
+            false => Box::new(buckets.flat_map(entries)),
+            true => Box::new(buckets.rev().flat_map(entries)),
+        }
     }
 }
 
@@ -113,32 +106,22 @@ impl Bucket {
     }
 
     /// See [`DueBuckets::range`]. The bucket must be sorted, and `after` less than `through`.
-    fn range(&self, after: ListKey, through: ListKey) -> impl Iterator<Item = (ListKey, &JobId)> {
-        let start = self.jobs.partition_point(|(at, _)| *at > through);
-        let end = self.jobs.partition_point(|(at, _)| *at > after);
-        let mut sorted = self.jobs[start..end].iter().rev().map(|(at, id)| (*at, id)).peekable();
-        let late = self.late.range((Bound::Excluded(after), Bound::Included(through)));
-        let mut late = late.map(|(at, id)| (*at, id)).peekable();
-        iter::from_fn(move || match (sorted.peek(), late.peek()) {
-            (Some((a, _)), Some((b, _))) if b < a => late.next(),
-            (None, _) => late.next(),
-            (Some(_), _) => sorted.next(),
-        })
-    }
-
-    /// See [`DueBuckets::range_reverse`]. The bucket must be sorted, and `after` less than `through`.
-    fn range_reverse(
+    fn range(
         &self,
         after: ListKey,
         through: ListKey,
+        newest_first: bool,
     ) -> impl Iterator<Item = (ListKey, &JobId)> {
         let start = self.jobs.partition_point(|(at, _)| *at > through);
         let end = self.jobs.partition_point(|(at, _)| *at > after);
-        let mut sorted = self.jobs[start..end].iter().map(|(at, id)| (*at, id)).peekable();
-        let late = self.late.range((Bound::Excluded(after), Bound::Included(through)));
-        let mut late = late.rev().map(|(at, id)| (*at, id)).peekable();
+        let mut sorted = self.jobs[start..end].iter();
+        let mut late = self.late.range((Bound::Excluded(after), Bound::Included(through)));
+        let next = move || if newest_first { sorted.next() } else { sorted.next_back() };
+        let mut sorted = iter::from_fn(next).map(|(at, id)| (*at, id)).peekable();
+        let next = move || if newest_first { late.next_back() } else { late.next() };
+        let mut late = iter::from_fn(next).map(|(at, id)| (*at, id)).peekable();
         iter::from_fn(move || match (sorted.peek(), late.peek()) {
-            (Some((a, _)), Some((b, _))) if b > a => late.next(),
+            (Some((a, _)), Some((b, _))) if a != b && (b > a) == newest_first => late.next(),
             (None, _) => late.next(),
             (Some(_), _) => sorted.next(),
         })
@@ -186,15 +169,15 @@ mod tests {
                 let [a, b] =
                     [(); 2].map(|()| (random.below(1 << 20) as u64, random.below(2000) as u64));
                 let (after, through) = (a.min(b), a.max(b));
-                let between = buckets.range(after, through).map(|(at, _)| at);
+                let between = buckets.range(after, through, false).map(|(at, _)| at);
                 let between: Vec<ListKey> = between.filter(|at| model.contains(at)).collect();
                 assert!(
                     model.range((Bound::Excluded(after), Bound::Included(through))).eq(&between)
                 );
-                let reverse = buckets.range_reverse(after, through).map(|(at, _)| at);
+                let reverse = buckets.range(after, through, true).map(|(at, _)| at);
                 let reverse: Vec<ListKey> = reverse.filter(|at| model.contains(at)).collect();
                 assert!(reverse.iter().rev().eq(&between));
-                assert_eq!(buckets.range(after, after).count(), 0);
+                assert_eq!(buckets.range(after, after, false).count(), 0);
             }
         }
     }

@@ -233,17 +233,11 @@ impl DiskJobTable {
         let is_active = |(at, id)| (at, id, is_at(active, list, at, id));
         let is_frozen = in_frozen(active, frozen, list);
         let is_frozen = |(at, id)| (at, id, is_frozen(at, id));
-        let ends = if range.newest_first {
-            [
-                add(&mut active_buckets.range_reverse(after, through).map(is_active)),
-                add(&mut frozen_buckets.range_reverse(after, through).map(is_frozen)),
-            ]
-        } else {
-            [
-                add(&mut active_buckets.range(after, through).map(is_active)),
-                add(&mut frozen_buckets.range(after, through).map(is_frozen)),
-            ]
-        };
+        let newest_first = range.newest_first;
+        let ends = [
+            add(&mut active_buckets.range(after, through, newest_first).map(is_active)),
+            add(&mut frozen_buckets.range(after, through, newest_first).map(is_frozen)),
+        ];
         range.first_end(ends[0], ends[1])
     }
 }

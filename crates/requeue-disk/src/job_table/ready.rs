@@ -221,8 +221,9 @@ impl DiskJobTable {
         let frozen_pending = buckets.of(list);
         let here = |at, id: &JobId| is_at(active, list, at, id);
         let there = in_frozen(active, frozen, list);
-        let active = active_pending.range(after, through).map(|(at, id)| (at, here(at, id)));
-        let frozen = frozen_pending.range(after, through).map(|(at, id)| (at, there(at, id)));
+        let active = active_pending.range(after, through, false).map(|(at, id)| (at, here(at, id)));
+        let frozen =
+            frozen_pending.range(after, through, false).map(|(at, id)| (at, there(at, id)));
         let (mut end, mut found, limit) = (through, Vec::new(), *budget);
         let mut look_at = |entries: &mut dyn Iterator<Item = (ListKey, bool)>| {
             let (mut count, mut last) = (0, after);
