@@ -43,7 +43,7 @@ pub(crate) fn check_features(file: &str, used: &[&str]) -> Result<(), DiskError>
 mod tests {
     use super::*;
     use crate::bytes::{Bytes, put_bytes};
-    use crate::disk::Disk;
+    use crate::file_names::FileNames;
     use crate::manifest::{self, Manifest};
     use crate::simulated_disk::SimulatedDisk;
     use crate::state::SCHEDULES;
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn the_contents_of_the_fixture_are_written_with_the_same_bytes() {
         let disk = fixture();
-        let newest = *manifest::numbers(&disk.names().unwrap()).last().unwrap();
+        let newest = *FileNames::list(&disk).unwrap().manifests.last().unwrap();
         let manifest = Manifest::read(&disk, newest).unwrap();
         let bytes = disk.bytes(&manifest::name(newest));
         let options = tables::Options::for_memory(1 << 20);

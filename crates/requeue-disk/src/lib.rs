@@ -81,6 +81,7 @@ mod codec;
 mod disk;
 mod due_buckets;
 mod error;
+mod file_names;
 mod flush;
 mod format;
 #[cfg(test)]

@@ -37,6 +37,7 @@ pub(crate) use spares::{Maker, Purpose, RESERVE, Spares};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::DiskError;
+use crate::file_names::FileNames;
 use chain::Chain;
 use frame::{BLOCK, Frame, FrameKind, Header, MAX_COPIES, frame_len};
 use segment::{Found, Segment};
@@ -131,7 +132,7 @@ impl Log {
         let least = 2 * BLOCK as u64;
         let segment_bytes = options.segment_bytes.next_multiple_of(8).max(least);
         let spares = Spares::open(disk.clone(), segment_bytes, options.keep)?;
-        let numbers = segment::numbers(disk.as_ref())?;
+        let numbers = FileNames::list(disk.as_ref())?.segments;
         let mut log = Log {
             spares: Arc::new(spares),
             sealed: VecDeque::with_capacity(numbers.len()),

@@ -46,17 +46,6 @@ pub(crate) fn name(number: u64) -> String {
     format!("manifest-{number:010}")
 }
 
-/// The numbers of the manifests among these files, in order.
-pub(crate) fn numbers(names: &[String]) -> Vec<u64> {
-    let number = |file: &String| {
-        let number = file.strip_prefix("manifest-")?.parse().ok()?;
-        (name(number) == *file).then_some(number)
-    };
-    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
-    numbers.sort_unstable();
-    numbers
-}
-
 /// The contents of a manifest.
 pub(crate) struct Manifest {
     pub(crate) number: u64,

@@ -25,6 +25,7 @@ pub use loss::Loss;
 
 use crate::disk::{Disk, open_file};
 use crate::error::{Corrupt, DiskError};
+use crate::file_names::FileNames;
 use crate::job_table::totals;
 use crate::lock;
 use crate::log::SalvagedLog;
@@ -139,10 +140,10 @@ impl Salvage {
         lock: Option<File>,
         mut report: Box<dyn FnMut(Loss) + Send>,
     ) -> Result<Self, DiskError> {
-        let names = disk.names().map_err(DiskError::io("list", "the directory"))?;
+        let names = FileNames::list(disk)?;
         let log = SalvagedLog::read(disk)?;
         let (mut manifests, mut harmless, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
-        for number in manifest::numbers(&names).into_iter().rev() {
+        for &number in names.manifests.iter().rev() {
             match Manifest::read(disk, number) {
                 Ok(manifest) => manifests.push(manifest),
                 Err(error) if error.is_other_version() => return Err(error),
@@ -157,13 +158,13 @@ impl Salvage {
                 harmless.append(&mut damaged);
                 (manifest.flushed_through, &*manifest.blob, tables)
             }
-            None if is_new(&names) => {
+            None if names.is_new() => {
                 // At most the first manifest, incomplete: nothing was ever stored.
                 harmless.append(&mut damaged);
                 (0, &[][..], SalvagedTables::default())
             }
             None => {
-                losses.extend(loss::no_manifest(&names, damaged));
+                losses.extend(loss::no_manifest(&names.tables, damaged));
                 (0, &[][..], SalvagedTables::default())
             }
         };
@@ -242,11 +243,6 @@ fn best<'a>(
         }
     }
     Ok(best.map(|(_, manifest, tables)| (manifest, tables)))
-}
-
-fn is_new(names: &[String]) -> bool {
-    let first = manifest::numbers(names).iter().all(|number| *number == 1);
-    first && !names.iter().any(|name| name.starts_with("table-") || name.starts_with("log-"))
 }
 
 /// Locks a directory without writing to it. If there is no lock file, no store has it open.

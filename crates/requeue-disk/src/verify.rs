@@ -240,11 +240,11 @@ impl Verifier<'_> {
         checked: &Checked,
         opened: Option<&Manifest>,
     ) {
-        if manifests.is_empty() && damaged.is_empty() && !files.is_new() {
+        if manifests.is_empty() && damaged.is_empty() && !files.is_new {
             let what = "the file is missing, and so is every other manifest";
             self.found.problem(Corrupt::new(&manifest::name(1), 0, what));
         }
-        let harmless = opened.is_some() || files.is_new();
+        let harmless = opened.is_some() || files.is_new;
         for corrupt in damaged {
             if harmless { self.found.harmless(corrupt) } else { self.found.problem(corrupt) }
         }

@@ -9,6 +9,7 @@ use super::segment::{self, scan, segment_name};
 use super::{LogOptions, MAX_PAYLOAD};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError, chain};
+use crate::file_names::FileNames;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ impl SalvagedLog {
             synced: 0,
             damage: Vec::new(),
         };
-        for number in segment::numbers(disk)? {
+        for number in FileNames::list(disk)?.segments {
             log.open(disk, number)?;
         }
         log.segments.sort_by_key(|segment| segment.header.number);

@@ -5,6 +5,7 @@ use super::last_block::LastBlock;
 use super::segment_file::SegmentFile;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Corrupt, DiskError};
+use crate::file_names::FileNames;
 use std::sync::Arc;
 
 /// Bytes that are read at a time.
@@ -106,7 +107,7 @@ impl SegmentView {
             let bytes = file.size().map_err(DiskError::io("measure", &name))?;
             Ok(SegmentView { name, file, bytes })
         };
-        numbers(disk)?.into_iter().map(open).collect()
+        FileNames::list(disk)?.segments.into_iter().map(open).collect()
     }
 
     /// Copies the segment to another disk, with the same name, and syncs the copy. Its name is not
@@ -122,14 +123,6 @@ impl SegmentView {
         }
         copy.sync().map_err(DiskError::io("sync", &self.name))
     }
-}
-
-/// The numbers of all segments, in order.
-pub(super) fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, DiskError> {
-    let names = disk.names().map_err(DiskError::io("list", "the directory"))?;
-    let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment_number(name)).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
 }
 
 pub(super) fn read_header(name: &str, file: &dyn DiskFile) -> Result<Header, DiskError> {

@@ -3,7 +3,7 @@
 use crate::error::Corrupt;
 use crate::log::LogDamage;
 use crate::state::SCHEDULES;
-use crate::tables::{LostPart, Tree};
+use crate::tables::{LostPart, Tree, table};
 use requeue_jobs::rules::List;
 use requeue_jobs::{Generation, JobId, Kind};
 use std::fmt;
@@ -143,7 +143,7 @@ fn contents(lost: &LostPart, name: &impl Fn(u32) -> Option<Kind>) -> String {
 }
 
 /// The losses of a directory without a manifest that can be read: all tables.
-pub(super) fn no_manifest(names: &[String], damaged: Vec<Corrupt>) -> Vec<Loss> {
+pub(super) fn no_manifest(tables: &[u64], damaged: Vec<Corrupt>) -> Vec<Loss> {
     let manifests = damaged.into_iter().map(|Corrupt { file, offset, what }| Loss::Bytes {
         file,
         from: offset,
@@ -151,17 +151,14 @@ pub(super) fn no_manifest(names: &[String], damaged: Vec<Corrupt>) -> Vec<Loss> 
         what,
         contents: "the list of tables, the names of kinds and their settings".to_owned(),
     });
-    let tables = names.iter().filter(|name| name.starts_with("table-")).map(|name| Loss::Bytes {
-        file: name.clone(),
+    let tables = tables.iter().map(|table| Loss::Bytes {
+        file: table::name(*table),
         from: 0,
         to: 0,
         what: "no manifest can be read that lists the table".to_owned(),
         contents: "jobs or ids".to_owned(),
     });
-    let mut losses: Vec<Loss> = manifests.collect();
-    let mut tables: Vec<Loss> = tables.collect();
-    losses.append(&mut tables);
-    losses
+    manifests.chain(tables).collect()
 }
 
 impl fmt::Display for Loss {

@@ -9,6 +9,7 @@ use super::writer::Maker;
 use super::{Options, Tables};
 use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
+use crate::file_names::FileNames;
 use crate::manifest::{self, Manifest, RunRef, TableRef};
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
@@ -24,39 +25,6 @@ pub(crate) struct Opened {
     pub(crate) notes: Vec<Corrupt>,
 }
 
-/// Numbers of the files in a directory.
-pub(super) struct Names {
-    /// Ascending.
-    pub(super) manifests: Vec<u64>,
-    tables: Vec<u64>,
-    log: bool,
-}
-
-impl Names {
-    pub(super) fn list(disk: &dyn Disk) -> Result<Names, DiskError> {
-        let all = disk.names().map_err(DiskError::io("list", "the directory"))?;
-        let numbers = |prefix: &str| {
-            let number = |name: &String| -> Option<u64> {
-                let number = name.strip_prefix(prefix)?.parse().ok()?;
-                (*name == format!("{prefix}{number:010}")).then_some(number)
-            };
-            let mut numbers: Vec<u64> = all.iter().filter_map(number).collect();
-            numbers.sort_unstable();
-            numbers
-        };
-        Ok(Names {
-            manifests: numbers("manifest-"),
-            tables: numbers("table-"),
-            log: all.iter().any(|name| name.starts_with("log-")),
-        })
-    }
-
-    /// Whether nothing was ever stored: there is at most an incomplete first manifest.
-    fn is_new(&self) -> bool {
-        self.manifests.iter().all(|&number| number == 1) && self.tables.is_empty() && !self.log
-    }
-}
-
 impl Tables {
     /// Opens the tables of a directory, or creates the first manifest in an empty one. Removes
     /// nothing.
@@ -67,7 +35,7 @@ impl Tables {
         disk: Arc<dyn Disk>,
         options: Options,
     ) -> Result<(Tables, Opened), DiskError> {
-        let names = Names::list(&*disk)?;
+        let names = FileNames::list(&*disk)?;
         let files = TableFiles::new(disk.clone());
         let mut notes = Vec::new();
         let mut manifests = Vec::new();
@@ -157,7 +125,7 @@ fn after_last(numbers: &[u64], name: fn(u64) -> String) -> Result<u64, DiskError
 }
 
 /// Names of manifests and tables that the kept manifests do not need.
-fn garbage(names: &Names, kept: &[Manifest]) -> Vec<String> {
+fn garbage(names: &FileNames, kept: &[Manifest]) -> Vec<String> {
     let needed: HashSet<u64> =
         kept.iter().flat_map(Manifest::tables).map(|table| table.number).collect();
     let tables = names.tables.iter().filter(|number| !needed.contains(number));

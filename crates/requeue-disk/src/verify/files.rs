@@ -2,19 +2,20 @@
 
 use crate::disk::{Disk, DiskFile, open_file};
 use crate::error::DiskError;
+use crate::file_names::FileNames;
 use crate::lock;
+use crate::log::segment_name;
 use crate::manifest;
+use crate::tables::table;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::log::segment_name;
-use crate::tables::table;
-
 /// All files. Each list has (number, size) in ascending order.
-#[derive(Default)]
 pub(super) struct Files {
+    /// Whether nothing was ever stored.
+    pub(super) is_new: bool,
     pub(super) manifests: Vec<(u64, u64)>,
     pub(super) tables: Vec<(u64, u64)>,
     segments: Vec<(u64, u64)>,
@@ -24,38 +25,23 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn list(disk: &dyn Disk) -> Result<Files, DiskError> {
-        let mut files = Files::default();
-        for name in disk.names().map_err(DiskError::io("list", "the directory"))? {
-            let of = |prefix: &str, named: &dyn Fn(u64) -> String| {
-                let number = name.strip_prefix(prefix)?.parse().ok()?;
-                (named(number) == name).then_some(number)
+        let sized = |numbers: Vec<u64>, name: fn(u64) -> String| {
+            let size = |number| {
+                let name = name(number);
+                let size = disk.open(&name).and_then(|file| file.size());
+                Ok((number, size.map_err(DiskError::io("measure", &name))?))
             };
-            let (list, number) = if let Some(number) = of("manifest-", &manifest::name) {
-                (&mut files.manifests, number)
-            } else if let Some(number) = of("table-", &table::name) {
-                (&mut files.tables, number)
-            } else if let Some(number) = of("log-", &segment_name) {
-                (&mut files.segments, number)
-            } else {
-                if name != lock::NAME && !name.starts_with("spare-") {
-                    files.others.push(name);
-                }
-                continue;
-            };
-            let size = disk.open(&name).and_then(|file| file.size());
-            list.push((number, size.map_err(DiskError::io("measure", &name))?));
-        }
-        for list in [&mut files.manifests, &mut files.tables, &mut files.segments] {
-            list.sort_unstable();
-        }
-        files.others.sort_unstable();
-        Ok(files)
-    }
-
-    /// Whether nothing was ever stored: there is at most an incomplete first manifest.
-    pub(super) fn is_new(&self) -> bool {
-        let first = self.manifests.iter().all(|(number, _)| *number == 1);
-        first && self.tables.is_empty() && self.segments.is_empty()
+            numbers.into_iter().map(size).collect::<Result<_, DiskError>>()
+        };
+        let mut names = FileNames::list(disk)?;
+        names.others.retain(|name| name != lock::NAME && !name.starts_with("spare-"));
+        Ok(Files {
+            is_new: names.is_new(),
+            manifests: sized(names.manifests, manifest::name)?,
+            tables: sized(names.tables, table::name)?,
+            segments: sized(names.segments, segment_name)?,
+            others: names.others,
+        })
     }
 
     pub(super) fn bytes(&self) -> u64 {
