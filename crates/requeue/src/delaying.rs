@@ -18,13 +18,14 @@ mod state;
 mod view;
 
 use crate::backoff::Backoff;
+use crate::built_in::{BuiltIn, Keyed};
 use crate::clock::Moment;
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::{Held, Hold};
 use crate::metrics::QueueMetrics;
 use crate::options::{Merge, Options};
 use crate::order::{Order, Ready};
-use crate::shared::{BuiltIn, Keyed, Shared};
+use crate::shared::Shared;
 use crate::shell::Rules;
 use crate::snapshot::{Added, Cancelled, KeyStatus, Snapshot};
 use crate::timers::TimedRules;

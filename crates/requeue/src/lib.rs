@@ -63,6 +63,7 @@
 //! while it becomes ready is lost. If a waker panics, the queue wakes the next waiter instead.
 
 mod backoff;
+mod built_in;
 mod clock;
 mod delaying;
 mod ending;

@@ -26,6 +26,7 @@ mod state;
 mod view;
 
 use crate::backoff::Backoff;
+use crate::built_in::{BuiltIn, Keyed};
 use crate::clock::{Clock, Moment, Registration};
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::{Held, Hold};
@@ -33,7 +34,7 @@ use crate::limiter::RateLimiter;
 use crate::metrics::{QueueMetrics, Recorder};
 use crate::options::Options;
 use crate::retry::{Retry, sealed::Sealed};
-use crate::shared::{BuiltIn, Keyed, Shared};
+use crate::shared::Shared;
 use crate::shell::Rules;
 use crate::snapshot::{Added, Cancelled, KeyStatus, Limited, Snapshot};
 use crate::timers::{BATCH, TimedRules};

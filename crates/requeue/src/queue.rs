@@ -16,12 +16,13 @@ pub(crate) mod model;
 pub(crate) mod state;
 mod view;
 
+use crate::built_in::{BuiltIn, Keyed};
 use crate::get::{Drain, Get, GetMany, ShutDownWithDrain, TryGetError, try_get};
 use crate::held::Held;
 use crate::metrics::{QueueMetrics, Recorder};
 use crate::options::Options;
 use crate::order::{Order, Ready};
-use crate::shared::{BuiltIn, Keyed, Shared};
+use crate::shared::Shared;
 use crate::snapshot::{Added, Cancelled, KeyStatus, Snapshot};
 use crate::work_queue::{Key, StopMode, WorkQueue};
 use state::State;

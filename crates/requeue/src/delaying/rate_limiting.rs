@@ -11,6 +11,7 @@
 use super::DelayingQueue;
 use super::state::State;
 use crate::backoff::Backoff;
+use crate::built_in::{BuiltIn, Keyed};
 use crate::clock::Clock;
 use crate::get::{Get, GetMany, TryGetError, try_get};
 use crate::held::Held;
@@ -18,7 +19,7 @@ use crate::limiter::RateLimiter;
 use crate::options::Options;
 use crate::order::{Order, Ready};
 use crate::retry::{Retry, sealed::Sealed};
-use crate::shared::{BuiltIn, Keyed, Shared};
+use crate::shared::Shared;
 use crate::shell::Rules;
 use crate::snapshot::{Added, Limited};
 use crate::timers::TimedRules;
