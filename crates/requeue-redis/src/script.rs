@@ -43,8 +43,10 @@ const BODY_BYTES: &str = include_str!("lua/parts/body_bytes.lua");
 const BURY: &str = include_str!("lua/parts/bury.lua");
 const CHOOSE: &str = include_str!("lua/parts/choose.lua");
 const DONE: &str = include_str!("lua/parts/done.lua");
+const EXTEND: &str = include_str!("lua/parts/extend.lua");
 const EXPIRY: &str = include_str!("lua/parts/expiry.lua");
 const FAIL: &str = include_str!("lua/parts/fail.lua");
+const FAILURE: &str = include_str!("lua/parts/failure.lua");
 const FIND: &str = include_str!("lua/parts/find.lua");
 const KEYS: &str = include_str!("lua/parts/keys.lua");
 const LEASE: &str = include_str!("lua/parts/lease.lua");
@@ -56,6 +58,7 @@ const MERGE: &str = include_str!("lua/parts/merge.lua");
 const NOW: &str = include_str!("lua/parts/now.lua");
 const NUMBERS: &str = include_str!("lua/parts/numbers.lua");
 const PAST: &str = include_str!("lua/parts/past.lua");
+const RELEASE: &str = include_str!("lua/parts/release.lua");
 const SCORE: &str = include_str!("lua/parts/score.lua");
 const SHOW: &str = include_str!("lua/parts/show.lua");
 const SOONEST: &str = include_str!("lua/parts/soonest.lua");
@@ -94,11 +97,14 @@ pub(crate) struct Scripts {
 }
 
 pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
-    let merge = &*loader("load_merge", &[KEYS, NUMBERS, LEVEL, SCORE, PAST, MERGE], "merge");
+    let merge = &*loader("load_merge", &[KEYS, LEVEL, SCORE, PAST, MERGE], "merge");
     let limits = &*loader("load_limits", &[KEYS, NUMBERS, LEVEL, BASES, LIMITS], "limits");
     let ends = [KEYS, NUMBERS, LEVEL, SCORE, BASES, PAST, FAIL, BURY, LEASE, EXPIRY];
     let choose = [&ends[..], &[BODY_BYTES, CHOOSE]].concat();
     let choose = &*loader("load_choose", &choose, "choose");
+    let done =
+        &*loader("load_done", &[KEYS, NUMBERS, LEVEL, SCORE, PAST, BURY, LEASE, DONE], "keep_done");
+    let ended = [KEYS, NOW, NUMBERS, LEVEL, SCORE, WAKE, PAST, FAIL, BURY, LEASE];
     let new = |flags, parts: &[&str], script| Script::new(flags, &[parts, &[script]].concat());
     Scripts {
         put: new(
@@ -114,7 +120,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
         ack: new(ALLOWED_WHEN_FULL, &[KEYS], include_str!("lua/ack.lua")),
         settle: new(
             ALLOWED_WHEN_FULL,
-            &[KEYS, NOW, NUMBERS, LEVEL, SCORE, WAKE, PAST, FAIL, BURY, LEASE, DONE, limits],
+            &[&ended[..], &[EXTEND, RELEASE, FAILURE, limits, done]].concat(),
             include_str!("lua/settle.lua"),
         ),
         change: new(
@@ -134,7 +140,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
         ),
         reap: new(
             ALLOWED_WHEN_FULL,
-            &[KEYS, NOW, NUMBERS, LEVEL, SCORE, BASES, WAKE, PAST, FAIL, BURY, LEASE, DONE, EXPIRY],
+            &[&ended[..], &[DONE, BASES, EXPIRY]].concat(),
             include_str!("lua/reap.lua"),
         ),
         peek: new(

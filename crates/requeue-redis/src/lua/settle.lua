@@ -17,18 +17,8 @@ local levels, limits = set[2], nil
 -- `freed`: a lease has ended. `returned`: a token was given back.
 local before, freed, returned = head(levels), false, false
 
--- Returns the backoff in milliseconds after this many failures.
-local function backoff(failures, part)
-  local set = call('HMGET', META, 'backoff_base', 'backoff_max', 'backoff_jitter')
-  local longest = tonumber(set[2]) or 3600000
-  local delay = longest
-  if failures <= 32 then delay = math.min((tonumber(set[1]) or 1000) * 2 ^ (failures - 1), longest) end
-  local percent = math.min(tonumber(set[3]) or 20, 100)
-  return math.ceil(delay - math.floor(math.floor(delay) * percent * part / 6553600))
-end
-
-local function settle(id, how, length, problem, part, lease)
-  local next, old = call('HGET', NEXT, id), call('HGET', JOB, id)
+local function settle(id, how, length, more, part, lease)
+  local next, record = call('HGET', NEXT, id), call('HGET', JOB, id)
   local stored = next
   if next and #next < MIN_RECORD then next = nil end
   if how == 'l' and set[4] then
@@ -43,74 +33,23 @@ local function settle(id, how, length, problem, part, lease)
     end
     return 'X'
   end
-  if how == 'e' then
-    local ends = now + (length or math.ceil(tonumber(call('HGET', META, 'lease')) or 30000))
-    local score = tonumber(call('ZSCORE', LEASED, id)) or 0
-    local base = score - score % LEVEL
-    ends = math.max(ends, score - base)
-    call('ZADD', LEASED, text(base + ends), id)
-    call('HSET', LEASE, id, string.sub(lease, 1, 27) .. pack('>I6', now) .. string.sub(lease, 34))
-    return 'E', ends
-  end
-  local acked, damaged = how == 'a' or how == 'w', not old or #old < MIN_RECORD
+  if how == 'e' then return extend(id, lease, length) end
+  local acked, damaged = how == 'a' or how == 'w', not record or #record < MIN_RECORD
   if not acked and damaged then return 'B' end
   if how == 'q' and not next and (tonumber(call('HGET', META, 'generation')) or 0) >= MAX_COUNTER then return 'N' end
   unlease(id, stored)
+  if how == 'l' then return release(levels, id, lease, record, next) end
+  if how == 'r' or how == 'b' then return failure(levels, id, how, length, more, part, lease, record, next) end
   if acked and not next and set[3] and not damaged then
-    keep_done(id, old, lease, how == 'w' and problem or nil)
+    load_done(now)(id, record, lease, how == 'w' and more or nil)
     return 'A'
   end
-  if acked or how == 'q' then
-    if how == 'q' and not next then
-      local generation = call('HINCRBY', META, 'generation', 1)
-      next = pack('>I6I7I6', now + length, generation, now) .. string.sub(old, 20)
-    end
-    end_job(levels, id, next, true)
-    return 'A'
+  if how == 'q' and not next then
+    local generation = call('HINCRBY', META, 'generation', 1)
+    next = pack('>I6I7I6', now + length, generation, now) .. string.sub(record, 20)
   end
-
-  local generation, created = cut('>I7I6', old)
-  local due, began, worker = lease_parts(lease)
-  local past = past_of(id, created)
-  if how == 'l' then
-    call('HSET', JOB, id, next and successor(next, created) or pack('>I7I6I6', generation, created, now) .. string.sub(old, 20))
-    if next then
-      local later = math.max(cut('>I6', next), past.floor)
-      if later ~= due and not (later <= now and due <= now) then due = math.max(later, now) end
-    end
-    enqueue(levels, id, due, next or old)
-    return 'F'
-  end
-
-  fail(past, worker, began, now, problem)
-  past.updated = now
-  local later, put_at
-  if next then
-    local _
-    later, _, put_at = cut('>I6I7I6', next)
-    call('HSET', JOB, id, successor(next, created))
-  end
-  if how == 'b' then
-    if not next then
-      bury(id, past, due)
-      return 'D'
-    end
-    -- The successor counts as a put on the dead job: it revives it.
-    past.attempts, past.floor, past.first = 0, 0, put_at
-    count_death(past)
-    keep_past(id, past)
-    enqueue(levels, id, later, next)
-    return 'D'
-  end
-  past.floor = now + (length or backoff(past.attempts, part))
-  due = math.max(past.floor, later or 0)
-  if dies(past) then
-    bury(id, past, due)
-    return 'D'
-  end
-  keep_past(id, past)
-  enqueue(levels, id, due, next or old)
-  return 'R', due
+  end_job(levels, id, next, true)
+  return 'A'
 end
 
 for i = 1, (#ARGV - 1) / PER_JOB do

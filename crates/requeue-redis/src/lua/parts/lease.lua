@@ -20,7 +20,7 @@ end
 -- Makes a job with this record or successor pending. Returns its score.
 local function enqueue(levels, id, due, record)
   local score = score_of(levels, due, record)
-  call('ZADD', DUE, text(score), id)
+  call('ZADD', DUE, score, id)
   return score
 end
 

@@ -7,16 +7,6 @@ local function asked(mode, longest, due, old, first)
   return due
 end
 
--- Returns the content that a put requests, given the existing record or successor `old`: `earliest` takes the
--- higher priority.
-local function ranked(mode, content, old)
-  if mode ~= 'e' or not old then return content end
-  local flags = string.byte(content)
-  local more = math.floor(string.byte(old, 20) / 4) % 16 - math.floor(flags / 4)
-  if more <= 0 then return content end
-  return string.char(flags + 4 * more) .. string.sub(content, 2)
-end
-
 local function record(generation, created, content)
   return pack('>I7I6I6', generation, created, now) .. content
 end
@@ -24,7 +14,7 @@ end
 -- Stores the record of a job that is in no list, and makes it pending.
 local function place(levels, id, due, record)
   call('HSET', JOB, id, record)
-  call('ZADD', DUE, text(score_of(levels, due, record)), id)
+  call('ZADD', DUE, score_of(levels, due, record), id)
 end
 
 -- Puts a job that may exist, with this generation. `waits` is its score if it is pending, `runs` if it is leased, `died`
@@ -59,7 +49,13 @@ local function merge(levels, generation, id, due, content, how, waits, runs, die
   if condition == 'a' or condition == 'n' then return 'E', newest end
   if condition == 'g' and tonumber(expected) ~= newest then return 'G', newest end
   if mode == 'k' and (next or not runs) then return 'K', newest end
-  content = ranked(mode, content, runs and next or waits and old)
+  local present = runs and next or waits and old
+  if mode == 'e' and present then
+    -- The higher priority counts.
+    local flags = string.byte(content)
+    local more = math.floor(string.byte(present, 20) / 4) % 16 - math.floor(flags / 4)
+    if more > 0 then content = string.char(flags + 4 * more) .. string.sub(content, 2) end
+  end
   local past = past_of(id, created)
   local had_no_first = past.first == 0
   if had_no_first then past.first = now end
@@ -92,13 +88,13 @@ local function merge(levels, generation, id, due, content, how, waits, runs, die
     return 'O'
   end
 
-  local present = waits % LEVEL
-  due = math.max(asked(mode, longest, due, present, past.first), past.floor)
+  local at = waits % LEVEL
+  due = math.max(asked(mode, longest, due, at, past.first), past.floor)
   -- A job that was ready and stays ready keeps its position.
-  if due <= now and present <= now then due = present else due = math.max(due, now) end
+  if due <= now and at <= now then due = at else due = math.max(due, now) end
   local new = record(generation, created, content)
   local score = score_of(levels, due, new)
-  if score ~= tonumber(waits) then call('ZADD', DUE, text(score), id) end
+  if score ~= tonumber(waits) then call('ZADD', DUE, score, id) end
   call('HSET', JOB, id, new)
   if had_no_first then keep_past(id, past) end
   return 'U'
