@@ -2,10 +2,10 @@
 
 use crate::batch::{Entry, run_batch};
 use crate::codec::{NO_RECORD, content};
+use crate::deployment::Deployment;
 use crate::put::{due, levels, no_generation_left, outcome, too_late};
 use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
-use crate::store::RedisStore;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, ChangeKind, Changed, Generation, JobId, Kind, Placed,
     Priority, Reschedule, StoreError, check_changes,
@@ -28,8 +28,8 @@ impl Entry for Change {
 
 type Changing = Result<Changed, ChangeError>;
 
-impl RedisStore {
-    pub(crate) async fn change_all(
+impl Deployment {
+    pub(crate) async fn change(
         &self,
         changes: Vec<Change>,
     ) -> Result<BatchResults<Changed, ChangeError>, StoreError> {

@@ -1,22 +1,16 @@
 //! Consistency check of the keys.
 
+use crate::deployment::Deployment;
 use crate::keys::Keys;
 use crate::kinds::AT_ONCE;
 use crate::reply::Reply;
-use crate::store::RedisStore;
 use futures_util::future::join_all;
 use redis::Cmd;
 use requeue_jobs::{Kind, StoreError};
 use std::collections::BTreeSet;
 
-impl RedisStore {
-    /// Checks that the keys of every kind are consistent, and returns a description of each
-    /// problem: every job must be in exactly one list and have a record, every lease must belong to
-    /// a leased job, and removed jobs must leave nothing behind.
-    ///
-    /// Reads all ids. Changes that other clients make during the check can appear as problems.
-    /// Fails if the server is not available.
-    pub async fn check(&self) -> Result<Vec<String>, StoreError> {
+impl Deployment {
+    pub(crate) async fn check(&self) -> Result<Vec<String>, StoreError> {
         let mut problems = Vec::new();
         for kinds in self.names().await?.chunks(AT_ONCE) {
             for checked in join_all(kinds.iter().map(|kind| self.check_kind(kind))).await {

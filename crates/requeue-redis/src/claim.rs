@@ -1,11 +1,11 @@
 //! Claims.
 
 use crate::codec::{Damage, Past, Record};
+use crate::deployment::{Deployment, lock};
 use crate::keys::Keys;
 use crate::put::millis;
 use crate::reply::{self, Reply, unexpected};
 use crate::script::SCRIPTS;
-use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
 use redis::Value;
 use requeue_jobs::limits::{MAX_BATCH, MAX_COUNTER, MAX_RESULT_BYTES};
@@ -26,8 +26,8 @@ const MAX_BYTES: usize = 4 << 20;
 /// In the reply of a claim: the next job would exceed the bytes.
 const FULL: i64 = -3;
 
-impl RedisStore {
-    pub(crate) async fn claim_of_kinds(&self, claim: Claim) -> Result<Claimed, StoreError> {
+impl Deployment {
+    pub(crate) async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
         check_count("kinds in a claim", claim.kinds.len())?;
         check_count("jobs in a claim", claim.max)?;
         let mut claimed = Claimed::default();
@@ -92,7 +92,7 @@ impl RedisStore {
             }
         }
         // A kind without jobs must not take a turn: the kind after it would get two.
-        let first = lock(&self.shared.turns).first(with_work.iter().enumerate());
+        let first = lock(&self.turns).first(with_work.iter().enumerate());
         with_work.rotate_left(first);
         with_work
     }
@@ -106,7 +106,7 @@ impl RedisStore {
         room: &mut Room,
         claimed: &mut Claimed,
     ) -> Result<bool, StoreError> {
-        let request = self.shared.watch.request(kind);
+        let request = self.watch.request(kind);
         let reply = self.run(&SCRIPTS.claim, kind, |cmd| {
             cmd.arg(max);
             match claim.lease {
@@ -126,7 +126,7 @@ impl RedisStore {
             return Err(Invalid::TooHigh { field, value, limit }.into());
         }
         let more = reply.signed()?;
-        self.shared.watch.learn(kind, request, more);
+        self.watch.learn(kind, request, more);
         let ended = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
         room.ends = room.ends.saturating_sub(ended);
         let (mut found, mut records, mut pasts) = (reply.array()?, reply.array()?, reply.array()?);
@@ -226,7 +226,8 @@ pub(crate) fn expired_leases(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{Body, Put};
+    use crate::RedisStore;
+    use requeue_jobs::{Body, Put, Store};
     use requeue_testkit::block_on;
     use requeue_testkit::servers::RedisServer;
 
@@ -237,11 +238,11 @@ mod tests {
         let kinds = ["never-made", "mail", "sms"].map(|name| Kind::new(name).unwrap());
         let id = |n: usize| JobId::new(n.to_string()).unwrap();
         let put = |n: usize| Put::new(kinds[1 + n % 2].clone(), id(n), Body::default());
-        block_on(store.put_all((0..8).map(put).collect())).unwrap();
+        block_on(store.put((0..8).map(put).collect())).unwrap();
         let first = |_| {
             let (worker, lease) = (WorkerName::new("w").unwrap(), None);
             let claim = Claim { kinds: kinds.to_vec(), max: 1, lease, worker, nonce: 7 };
-            let claimed = block_on(store.claim_of_kinds(claim)).unwrap();
+            let claimed = block_on(store.claim(claim)).unwrap();
             claimed.jobs[0].kind().to_string()
         };
         assert_eq!([0; 6].map(first), ["mail", "sms", "mail", "sms", "mail", "sms"]);

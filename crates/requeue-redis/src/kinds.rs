@@ -1,10 +1,10 @@
 //! Kinds: their counts and settings, and reaping.
 
 use crate::claim::expired_leases;
+use crate::deployment::{Deployment, lock};
 use crate::keys;
 use crate::reply::{Reply, unexpected};
 use crate::script::{SCRIPTS, Script};
-use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
 use redis::{Cmd, Value};
 use requeue_jobs::limits::{MAX_BATCH, MAX_KINDS, MAX_SPANS, READY_COUNT_CAP};
@@ -51,10 +51,10 @@ pub(crate) struct FoundKind {
     is_shown: bool,
 }
 
-impl RedisStore {
+impl Deployment {
     /// Returns the names of all kinds in the deployment's set, sorted.
     pub(crate) async fn names(&self) -> Result<Vec<Kind>, StoreError> {
-        let prefix = &self.shared.prefix;
+        let prefix = &self.prefix;
         let mut cmd = redis::cmd("SMEMBERS");
         cmd.arg(keys::kinds(prefix));
         let mut names = Reply::of(self.read(prefix, cmd).await?)?;
@@ -69,11 +69,11 @@ impl RedisStore {
         Ok(kinds)
     }
 
-    pub(crate) async fn views_of_kinds(&self) -> Result<Vec<KindView>, StoreError> {
+    pub(crate) async fn kinds(&self) -> Result<Vec<KindView>, StoreError> {
         let names = self.names().await?;
         let mut views = Vec::new();
         for names in names.chunks(AT_ONCE) {
-            for found in join_all(names.iter().map(|kind| self.view_of_kind(kind))).await {
+            for found in join_all(names.iter().map(|kind| self.facts(kind))).await {
                 let FoundKind { view, is_shown } = found?;
                 views.extend(is_shown.then_some(view));
             }
@@ -81,7 +81,7 @@ impl RedisStore {
         Ok(views)
     }
 
-    pub(crate) async fn view_of_kind(&self, kind: &Kind) -> Result<FoundKind, StoreError> {
+    pub(crate) async fn facts(&self, kind: &Kind) -> Result<FoundKind, StoreError> {
         let mut facts = Reply::of(self.run(&SCRIPTS.facts, kind, |_| {}).await?)?;
         let (pending, leased) = (facts.number()?, facts.number()?);
         let (dead, done) = (facts.number()?, facts.number()?);
@@ -102,11 +102,11 @@ impl RedisStore {
         Ok(FoundKind { view, is_shown })
     }
 
-    pub(crate) async fn reap_kinds(&self, max: usize) -> Result<Reaped, StoreError> {
+    pub(crate) async fn reap(&self, max: usize) -> Result<Reaped, StoreError> {
         let mut names = self.names().await?;
         let forgets = names.len() > MAX_KINDS / 2;
         // Continue after the last kind of the previous call, and wrap around.
-        let last = lock(&self.shared.reaped).clone();
+        let last = lock(&self.reaped).clone();
         let from = names.partition_point(|kind| Some(kind.as_str()) <= last.as_deref());
         names.rotate_left(from);
         names.truncate(AT_ONCE);
@@ -115,7 +115,7 @@ impl RedisStore {
             let of_these = join_all(names.iter().map(|kind| self.reap_kind(kind, max))).await;
             expired += of_these.iter().flatten().map(|reaped| reaped.expired.len()).sum::<usize>();
             reaped.extend(of_these);
-            *lock(&self.shared.reaped) = names.last().map(|kind| kind.as_str().to_owned());
+            *lock(&self.reaped) = names.last().map(|kind| kind.as_str().to_owned());
             if forgets && let Err(error) = self.forget(names).await {
                 reaped.push(Err(error));
             }
@@ -130,14 +130,14 @@ impl RedisStore {
     /// Removes those of these kinds that have no jobs, settings and schedules. New kinds begin with higher numbers than
     /// theirs.
     async fn forget(&self, kinds: &[Kind]) -> Result<(), StoreError> {
-        let prefix = &self.shared.prefix;
+        let prefix = &self.prefix;
         let mut cmd = redis::cmd("HMGET");
         cmd.arg(keys::registered(prefix));
         for kind in kinds {
             cmd.arg(kind.as_str());
         }
         let mut registrations = Reply::of(self.read(prefix, cmd).await?)?;
-        let found = join_all(kinds.iter().map(|kind| self.view_of_kind(kind))).await;
+        let found = join_all(kinds.iter().map(|kind| self.facts(kind))).await;
         let mut idle = Vec::new();
         for (kind, found) in kinds.iter().zip(found) {
             let registration = match registrations.next()? {
@@ -186,11 +186,7 @@ impl RedisStore {
         Ok(Reaped { count, expired: expired_leases(kind, reply.array()?)? })
     }
 
-    pub(crate) async fn count_upcoming(
-        &self,
-        kind: Kind,
-        spans: Spans,
-    ) -> Result<Vec<u64>, StoreError> {
+    pub(crate) async fn upcoming(&self, kind: Kind, spans: Spans) -> Result<Vec<u64>, StoreError> {
         let Spans { from, length, count } = spans;
         if count > MAX_SPANS {
             return Err(Invalid::TooMany { what: "spans", count, limit: MAX_SPANS }.into());
@@ -205,14 +201,14 @@ impl RedisStore {
         (0..count).map(|_| reply.number()).collect()
     }
 
-    pub(crate) async fn settings_of(&self, kind: Kind) -> Result<Settings, StoreError> {
+    pub(crate) async fn settings(&self, kind: Kind) -> Result<Settings, StoreError> {
         let keys = self.keys(&kind);
         let mut cmd = redis::cmd("HMGET");
         cmd.arg(keys.meta()).arg(&FIELDS);
         read_settings(Reply::of(self.read(&keys.tag, cmd).await?)?)
     }
 
-    pub(crate) async fn set_of(&self, kind: Kind, settings: Settings) -> Result<(), StoreError> {
+    pub(crate) async fn set(&self, kind: Kind, settings: Settings) -> Result<(), StoreError> {
         settings.check()?;
         let values = write_settings(&settings);
         self.make(&SCRIPTS.set, &kind, |cmd| {

@@ -78,6 +78,7 @@ mod check;
 mod claim;
 mod codec;
 mod connections;
+mod deployment;
 mod error;
 mod keys;
 mod kinds;

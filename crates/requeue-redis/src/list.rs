@@ -5,9 +5,9 @@
 //! first ids after the cursor in memory to serve the next pages. A million jobs are listed in twenty
 //! scans.
 
+use crate::deployment::{Deployment, lock};
 use crate::keys::Keys;
 use crate::reply::{Reply, text, unexpected};
-use crate::store::{RedisStore, lock};
 use requeue_jobs::limits::{MAX_BATCH, MAX_RESULT_BYTES};
 use requeue_jobs::{JobId, JobState, JobView, Page, Query, StoreError};
 use std::collections::{BTreeSet, VecDeque};
@@ -58,11 +58,11 @@ impl ScanCache {
     }
 }
 
-impl RedisStore {
-    pub(crate) async fn list_page(&self, query: Query) -> Result<Page, StoreError> {
+impl Deployment {
+    pub(crate) async fn list(&self, query: Query) -> Result<Page, StoreError> {
         let limit = query.limit.clamp(1, MAX_BATCH);
         let keys = self.keys(&query.kind);
-        let mut scan = match self.shared.scans.take(&query) {
+        let mut scan = match self.scans.take(&query) {
             Some(scan) => scan,
             None => self.scan(&keys, query).await?,
         };
@@ -97,7 +97,7 @@ impl RedisStore {
         let cursor = jobs.last().filter(|_| more).map(|job| job.id.clone());
         if cursor.is_some() {
             scan.query.after = cursor.clone();
-            self.shared.scans.keep(scan);
+            self.scans.keep(scan);
         }
         Ok(Page { jobs, cursor })
     }
@@ -176,7 +176,8 @@ fn pattern(prefix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{Body, Kind, Put};
+    use crate::RedisStore;
+    use requeue_jobs::{Body, Kind, Put, Store};
     use requeue_testkit::block_on;
     use requeue_testkit::servers::RedisServer;
     use std::pin::pin;
@@ -196,12 +197,12 @@ mod tests {
         };
         let puts: Vec<_> = ids.map(put).collect();
         for puts in puts.chunks(MAX_BATCH) {
-            block_on(store.put_all(puts.to_vec())).expect("the server is up");
+            block_on(store.put(puts.to_vec())).expect("the server is up");
         }
     }
 
     fn list(store: &RedisStore, query: Query) -> (Vec<String>, Option<JobId>) {
-        let page = block_on(store.list_page(query)).expect("the server is up");
+        let page = block_on(store.list(query)).expect("the server is up");
         (page.jobs.iter().map(|job| job.id.to_string()).collect(), page.cursor)
     }
 
@@ -261,7 +262,7 @@ mod tests {
         put(&store, (0..5 * SCAN_COUNT).map(|n| n.to_string()));
         let woken = Arc::new(WakeFlag::default());
         let waker = Waker::from(woken.clone());
-        let mut page = pin!(store.list_page(query(None, 1)));
+        let mut page = pin!(store.list(query(None, 1)));
         let scans = || server.command(&["INFO", "commandstats"]).contains("cmdstat_zscan");
         while {
             assert!(page.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());

@@ -3,10 +3,10 @@
 //! The sorted sets of a kind are in this order, so a page costs about as many commands as it has
 //! jobs, however many jobs there are. A cursor is the time and the id of the last job of its page.
 
+use crate::deployment::Deployment;
 use crate::keys::Keys;
 use crate::reply::Reply;
 use crate::script::SCRIPTS;
-use crate::store::RedisStore;
 use crate::view::{MAX_BYTES, letter, read};
 use requeue_jobs::limits::MAX_BATCH;
 use requeue_jobs::rules::ResultSize;
@@ -45,8 +45,8 @@ struct Piece {
     next: Option<Place>,
 }
 
-impl RedisStore {
-    pub(crate) async fn page_by_time(&self, query: TimeQuery) -> Result<TimePage, StoreError> {
+impl Deployment {
+    pub(crate) async fn list_by_time(&self, query: TimeQuery) -> Result<TimePage, StoreError> {
         let mut after = query.after.as_ref().map(Place::read).transpose()?;
         let limit = query.limit.clamp(1, MAX_BATCH);
         let keys = self.keys(&query.kind);

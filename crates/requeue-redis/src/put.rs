@@ -2,9 +2,9 @@
 
 use crate::batch::{Entry, run_batch};
 use crate::codec::content;
+use crate::deployment::Deployment;
 use crate::reply::{Reply, unexpected};
 use crate::script::SCRIPTS;
-use crate::store::RedisStore;
 use requeue_jobs::limits::{MAX_COUNTER, MAX_DELAY};
 use requeue_jobs::{
     BatchResults, Condition, Due, Generation, Invalid, JobId, Kind, Mode, Placed, Priority, Put,
@@ -28,8 +28,8 @@ impl Entry for Put {
 
 type Placing = Result<Placed, PutError>;
 
-impl RedisStore {
-    pub(crate) async fn put_all(
+impl Deployment {
+    pub(crate) async fn put(
         &self,
         puts: Vec<Put>,
     ) -> Result<BatchResults<Placed, PutError>, StoreError> {

@@ -2,10 +2,10 @@
 
 use crate::batch::{Entry, run_batch};
 use crate::codec::{Past, Record};
+use crate::deployment::Deployment;
 use crate::put::levels;
 use crate::reply::{bytes, unexpected};
 use crate::script::SCRIPTS;
-use crate::store::RedisStore;
 use requeue_jobs::{
     Arrival, BatchResults, Fence, Generation, Invalid, JobId, JobView, Kind, Restore, Restored,
     StoreError, Timestamp,
@@ -34,8 +34,8 @@ impl Entry for RestoredJob {
     }
 }
 
-impl RedisStore {
-    pub(crate) async fn restore_all(
+impl Deployment {
+    pub(crate) async fn restore(
         &self,
         restore: Restore,
     ) -> Result<BatchResults<Restored, StoreError>, StoreError> {

@@ -1,11 +1,11 @@
 //! Schedules.
 
 use crate::codec::{Damage, content, kept_time, read_schedule, write_schedule};
+use crate::deployment::Deployment;
 use crate::keys::Keys;
 use crate::put::{levels, no_generation_left, outcome, too_late};
 use crate::reply::{Reply, bytes, number, signed, unexpected};
 use crate::script::SCRIPTS;
-use crate::store::RedisStore;
 use redis::Value;
 use requeue_jobs::limits::{MAX_BATCH, MAX_SCHEDULES, MAX_SCHEDULES_BYTES};
 use requeue_jobs::{
@@ -17,8 +17,8 @@ use std::time::Duration;
 /// Max. bytes of schedules per script call.
 const MAX_BYTES: usize = 4 << 20;
 
-impl RedisStore {
-    pub(crate) async fn keep_schedule(
+impl Deployment {
+    pub(crate) async fn set_schedule(
         &self,
         kind: Kind,
         schedule: Schedule,
@@ -50,7 +50,7 @@ impl RedisStore {
         }
     }
 
-    pub(crate) async fn schedule_of(
+    pub(crate) async fn schedule(
         &self,
         kind: Kind,
         id: JobId,
@@ -62,14 +62,14 @@ impl RedisStore {
         read_one(&self.keys(&kind), id, value)
     }
 
-    pub(crate) async fn drop_schedule(&self, kind: Kind, id: JobId) -> Result<bool, StoreError> {
+    pub(crate) async fn remove_schedule(&self, kind: Kind, id: JobId) -> Result<bool, StoreError> {
         let keys = self.keys(&kind);
         let mut cmd = redis::cmd("HDEL");
         cmd.arg(keys.schedules()).arg(id.as_str());
         Ok(number(&self.write(&keys.tag, cmd).await?)? == 1)
     }
 
-    pub(crate) async fn schedules_of(&self, kind: Kind) -> Result<Vec<Schedule>, StoreError> {
+    pub(crate) async fn schedules(&self, kind: Kind) -> Result<Vec<Schedule>, StoreError> {
         let keys = self.keys(&kind);
         let mut cmd = redis::cmd("HKEYS");
         cmd.arg(keys.schedules());
@@ -101,7 +101,7 @@ impl RedisStore {
         Ok(schedules)
     }
 
-    pub(crate) async fn tick_schedule(&self, tick: Tick) -> Result<Ticked, StoreError> {
+    pub(crate) async fn tick(&self, tick: Tick) -> Result<Ticked, StoreError> {
         let reply = self.run(&SCRIPTS.tick, &tick.kind, |cmd| {
             cmd.arg(tick.id.as_str()).arg(kept_time(tick.expected)).arg(kept_time(tick.next));
             if let Some(job) = &tick.put {
@@ -145,7 +145,8 @@ fn read_one(keys: &Keys, id: JobId, value: Value) -> Result<Option<Schedule>, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{Body, Missed};
+    use crate::RedisStore;
+    use requeue_jobs::{Body, Missed, Store};
     use requeue_testkit::servers::RedisServer;
     use requeue_testkit::{Direction, Proxy, block_on};
 
@@ -160,10 +161,10 @@ mod tests {
         let (missed, next) = (Missed::One, Timestamp::default());
         let schedule = Schedule { id: id.clone(), when, time_zone, body, missed, next };
         let always = ScheduleCondition::Always;
-        assert_eq!(block_on(store.keep_schedule(kind.clone(), schedule, always)), Ok(true));
+        assert_eq!(block_on(store.set_schedule(kind.clone(), schedule, always)), Ok(true));
         proxy.cut_after(Direction::ToClient, 0);
-        let removed = block_on(store.drop_schedule(kind.clone(), id));
+        let removed = block_on(store.remove_schedule(kind.clone(), id));
         assert!(matches!(removed, Err(StoreError::Unknown { .. })), "{removed:?}");
-        assert_eq!(block_on(store.schedules_of(kind)), Ok(Vec::new()));
+        assert_eq!(block_on(store.schedules(kind)), Ok(Vec::new()));
     }
 }

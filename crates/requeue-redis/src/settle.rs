@@ -2,10 +2,10 @@
 
 use crate::batch::{Entry, run_batch};
 use crate::codec::{NO_RECORD, content, proof};
+use crate::deployment::Deployment;
 use crate::put::{millis, no_generation_left, too_late};
 use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
-use crate::store::RedisStore;
 use redis::Cmd;
 use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::rules::{check_result, check_settlements};
@@ -37,8 +37,8 @@ impl Entry for Settle {
 
 type Settling = Result<Settled, SettleError>;
 
-impl RedisStore {
-    pub(crate) async fn settle_all(
+impl Deployment {
+    pub(crate) async fn settle(
         &self,
         settlements: Vec<Settle>,
     ) -> Result<BatchResults<Settled, SettleError>, StoreError> {
@@ -63,7 +63,7 @@ impl RedisStore {
         self.ack(&kind, &settlements, &acks, &mut results).await;
         let others: Vec<usize> =
             (0..settlements.len()).filter(|&number| results[number].is_none()).collect();
-        self.settle(&kind, &settlements, &others, &mut results).await;
+        self.settle_others(&kind, &settlements, &others, &mut results).await;
         let missing = || Err(unexpected("an entry has no result").into());
         Ok(results.into_iter().map(|result| result.unwrap_or_else(missing)).collect())
     }
@@ -105,7 +105,7 @@ impl RedisStore {
         }
     }
 
-    async fn settle(
+    async fn settle_others(
         &self,
         kind: &Kind,
         settlements: &[Settle],

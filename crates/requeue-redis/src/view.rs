@@ -1,22 +1,18 @@
 //! Reading jobs.
 
 use crate::codec::{Damage, StoredJob};
+use crate::deployment::Deployment;
 use crate::keys::Keys;
 use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
-use crate::store::RedisStore;
 use redis::Value;
 use requeue_jobs::{JobId, JobState, JobView, Kind, StoreError};
 
 /// Max. bytes of records per script call.
 pub(crate) const MAX_BYTES: usize = 4 << 20;
 
-impl RedisStore {
-    pub(crate) async fn view_of(
-        &self,
-        kind: Kind,
-        id: JobId,
-    ) -> Result<Option<JobView>, StoreError> {
+impl Deployment {
+    pub(crate) async fn get(&self, kind: Kind, id: JobId) -> Result<Option<JobView>, StoreError> {
         let keys = self.keys(&kind);
         let (_, jobs) = self.views(&kind, &keys, None, 1, &[id]).await?;
         Ok(jobs.into_iter().next())

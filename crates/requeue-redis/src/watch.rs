@@ -5,9 +5,9 @@
 //! and send nothing. Because a message may be lost, a known time is valid for one second; then one
 //! of the waiting callers asks the server again, on behalf of all in this process.
 
+use crate::deployment::{Deployment, lock};
 use crate::reply::signed;
 use crate::script::SCRIPTS;
-use crate::store::{RedisStore, lock};
 use futures_util::future::join_all;
 use requeue::{Clock, Moment};
 use requeue_jobs::limits::{MAX_KINDS, WAIT_SLICE};
@@ -224,13 +224,9 @@ impl Drop for Asking<'_> {
     }
 }
 
-impl RedisStore {
-    pub(crate) async fn wait_for(
-        &self,
-        kinds: Vec<Kind>,
-        limit: Duration,
-    ) -> Result<(), StoreError> {
-        let watch = &self.shared.watch;
+impl Deployment {
+    pub(crate) async fn wait(&self, kinds: Vec<Kind>, limit: Duration) -> Result<(), StoreError> {
+        let watch = &self.watch;
         let end = watch.clock.now().saturating_add(limit);
         kinds.iter().for_each(|kind| self.subscribe(kind));
         loop {
@@ -252,7 +248,7 @@ impl RedisStore {
 
     /// Asks the server on behalf of all waiting callers.
     async fn ask(&self, kind: &Kind) -> Result<Option<Duration>, StoreError> {
-        let mut asking = Asking { watch: &self.shared.watch, kind, has_reply: false };
+        let mut asking = Asking { watch: &self.watch, kind, has_reply: false };
         let next = self.peek(kind).await?;
         asking.has_reply = true;
         Ok(next)
@@ -260,9 +256,9 @@ impl RedisStore {
 
     /// Asks the server in how long a claim may return a job, if nothing changes.
     pub(crate) async fn peek(&self, kind: &Kind) -> Result<Option<Duration>, StoreError> {
-        let request = self.shared.watch.request(kind);
+        let request = self.watch.request(kind);
         let in_millis = signed(&self.run(&SCRIPTS.peek, kind, |_| {}).await?)?;
-        self.shared.watch.learn(kind, request, in_millis);
+        self.watch.learn(kind, request, in_millis);
         Ok(u64::try_from(in_millis).ok().map(Duration::from_millis))
     }
 }

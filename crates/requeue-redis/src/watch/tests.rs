@@ -1,10 +1,13 @@
 //! Tests of waiting, on a real server with a manual clock.
 
 use super::*;
+use crate::RedisStore;
 use crate::options::Options;
 use requeue::ManualClock;
 use requeue_jobs::WorkerName;
-use requeue_jobs::{Body, Claim, JobId, Put, Receipt, Settings, Settle, Settlement, Timestamp};
+use requeue_jobs::{
+    Body, Claim, JobId, Put, Receipt, Settings, Settle, Settlement, Store, Timestamp,
+};
 use requeue_testkit::block_on;
 use requeue_testkit::servers::RedisServer;
 use std::pin::pin;
@@ -37,8 +40,8 @@ fn store(server: &RedisServer, clock: &ManualClock) -> RedisStore {
     let url = server.url();
     let store = RedisStore::connect_at(&url, Options::default(), Some(wall_clock));
     let store = block_on(store).expect("the server is up");
-    store.subscribe(&kind("mail"));
-    while lock(&store.shared.watch.known).forgotten == 0 {
+    store.deployment.subscribe(&kind("mail"));
+    while lock(&store.deployment.watch.known).forgotten == 0 {
         thread::yield_now();
     }
     put(&store, "a");
@@ -47,13 +50,13 @@ fn store(server: &RedisServer, clock: &ManualClock) -> RedisStore {
 
 fn put(store: &RedisStore, id: &str) {
     let put = Put::new(kind("mail"), JobId::new(id).expect("a valid id"), Body::default());
-    block_on(store.put_all(vec![put])).expect("the server is up");
+    block_on(store.put(vec![put])).expect("the server is up");
 }
 
 fn claim(store: &RedisStore, lease: Duration) -> Receipt {
     let (worker, kinds) = (WorkerName::new("w").expect("a valid name"), vec![kind("mail")]);
     let claim = Claim { kinds, max: 1, lease: Some(lease), worker, nonce: 7 };
-    let claimed = block_on(store.claim_of_kinds(claim)).expect("the server is up");
+    let claimed = block_on(store.claim(claim)).expect("the server is up");
     claimed.jobs.into_iter().next().expect("there is a job").receipt
 }
 
@@ -78,21 +81,21 @@ fn returns(wait: impl Future<Output = Result<(), StoreError>>, before: impl Fn()
 fn a_dropped_wait_does_not_keep_others_from_asking() {
     let server = RedisServer::start();
     let store = store(&server, &ManualClock::new());
-    store.shared.watch.forget_all();
+    store.deployment.watch.forget_all();
     // The reply must not arrive before the first poll returns.
     server.command(&["CLIENT", "PAUSE", "1000", "ALL"]);
-    let mut dropped = Box::pin(store.wait_for(vec![kind("mail")], HOUR));
+    let mut dropped = Box::pin(store.wait(vec![kind("mail")], HOUR));
     assert!(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     drop(dropped);
-    returns(store.wait_for(vec![kind("mail")], HOUR), || {});
+    returns(store.wait(vec![kind("mail")], HOUR), || {});
 }
 
 #[test]
 fn a_reply_with_a_claimable_job_counts_even_if_messages_arrive_meanwhile() {
     let server = RedisServer::start();
     let store = store(&server, &ManualClock::new());
-    let wait = store.wait_for(vec![kind("mail")], HOUR);
-    returns(wait, || store.shared.watch.on_message("mail", b""));
+    let wait = store.wait(vec![kind("mail")], HOUR);
+    returns(wait, || store.deployment.watch.on_message("mail", b""));
     let stats = server.command(&["INFO", "commandstats"]);
     // Two by the put, which is repeated after the kind was registered, one by that, and one by the question.
     assert!(
@@ -107,7 +110,7 @@ fn the_failure_of_one_kind_does_not_hide_the_jobs_of_another() {
     let store = store(&server, &ManualClock::new());
     server.command(&["SET", "{requeue:broken}:meta", "no hash"]);
     let kinds = vec![kind("broken"), kind("mail")];
-    returns(store.wait_for(kinds, HOUR), || {});
+    returns(store.wait(kinds, HOUR), || {});
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn a_caller_that_waits_for_concurrency_wakes_when_only_an_expired_lease_is_left(
     let store = store(&server, &clock);
     let mut settings = Settings::default();
     settings.concurrency = Some(1);
-    block_on(store.set_of(kind("mail"), settings)).unwrap();
+    block_on(store.set(kind("mail"), settings)).unwrap();
     claim(&store, Duration::from_millis(20));
     clock.advance(Duration::from_millis(10));
     put(&store, "b");
@@ -125,15 +128,15 @@ fn a_caller_that_waits_for_concurrency_wakes_when_only_an_expired_lease_is_left(
     let receipt = claim(&store, HOUR);
     // Two puts and one change of settings have sent a message each. The next one is that of the
     // settlement.
-    while lock(&store.shared.watch.known).received(&kind("mail")).messages < 3 {
+    while lock(&store.deployment.watch.known).received(&kind("mail")).messages < 3 {
         thread::yield_now();
     }
-    let mut wait = Box::pin(store.wait_for(vec![kind("mail")], HOUR));
+    let mut wait = Box::pin(store.wait(vec![kind("mail")], HOUR));
     let mut cx = Context::from_waker(Waker::noop());
-    while store.shared.watch.soonest(&[kind("mail")]) == Some(Duration::ZERO) {
+    while store.deployment.watch.soonest(&[kind("mail")]) == Some(Duration::ZERO) {
         assert!(wait.as_mut().poll(&mut cx).is_pending(), "the concurrency limit is reached");
     }
     let action = Settlement::Bury { error: String::new() };
-    block_on(store.settle_all(vec![Settle { receipt, action }])).unwrap();
+    block_on(store.settle(vec![Settle { receipt, action }])).unwrap();
     returns(wait, || {});
 }
