@@ -55,9 +55,9 @@ fn all_jobs_of_a_kind_may_be_deleted_by_hand() {
     assert_eq!(all.by_hand("UNLINK", &JOBS, &[]), 8);
     all.check();
     let after = all.read().remove("order.close").unwrap();
-    assert_eq!((after.jobs.len(), after.schedules.len()), (0, 2));
+    assert_eq!((after.job.len(), after.schedules.len()), (0, 2));
     assert!(receipts.into_values().all(|receipt| all.is_lost(receipt)));
-    assert_eq!(all.generation("new"), before.generation + 1, "the counter continues");
+    assert_eq!(all.generation("new"), before.counter("generation") + 1, "the counter continues");
     all.check();
 }
 
