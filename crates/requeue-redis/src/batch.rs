@@ -30,20 +30,17 @@ where
 {
     let call = &call;
     let mut results: Vec<Option<Result<A, E>>> = entries.iter().map(|_| None).collect();
-    let kinds = by_kind(entries).into_iter().map(async |KindCalls { kind, waves }| {
+    let kinds = by_kind(entries).into_iter().map(async |(kind, entries)| {
         let mut of_kind = Vec::new();
-        for wave in waves {
-            let (numbers, entries): (Vec<_>, Vec<_>) =
-                wave.into_iter().map(|call| (call.numbers, call.entries)).unzip();
-            let calls = entries.into_iter().map(|entries| call(kind.clone(), entries));
-            for (numbers, results) in numbers.into_iter().zip(join_all(calls).await) {
-                match results {
-                    Ok(results) => of_kind.extend(numbers.into_iter().zip(results)),
-                    Err(error) => {
-                        of_kind.extend(numbers.into_iter().map(|n| (n, Err(error.clone().into()))));
-                    }
-                }
-            }
+        for wave in waves(entries) {
+            let calls = wave.into_iter().map(async |numbered| {
+                let (numbers, entries): (Vec<_>, Vec<_>) = numbered.into_iter().unzip();
+                let failed =
+                    |error: StoreError| numbers.iter().map(|_| Err(error.clone().into())).collect();
+                let results = call(kind.clone(), entries).await.unwrap_or_else(failed);
+                numbers.into_iter().zip(results).collect::<Vec<_>>()
+            });
+            of_kind.extend(join_all(calls).await.into_iter().flatten());
         }
         of_kind
     });
@@ -54,27 +51,11 @@ where
     results.into_iter().map(|result| result.unwrap_or_else(missing)).collect()
 }
 
-/// The calls for one kind. The calls of a wave have no job in common and run concurrently; the waves
-/// run one after the other.
-struct KindCalls<T> {
-    kind: Kind,
-    waves: Vec<Vec<Call<T>>>,
-}
+/// Entries with their positions in the batch.
+type Numbered<T> = Vec<(usize, T)>;
 
-/// The entries of a call, and their positions in the batch.
-struct Call<T> {
-    numbers: Vec<usize>,
-    entries: Vec<T>,
-}
-
-impl<T> Default for Call<T> {
-    fn default() -> Self {
-        Call { numbers: Vec::new(), entries: Vec::new() }
-    }
-}
-
-fn by_kind<T: Entry>(entries: Vec<T>) -> Vec<KindCalls<T>> {
-    let mut kinds: Vec<(Kind, Vec<(usize, T)>)> = Vec::new();
+fn by_kind<T: Entry>(entries: Vec<T>) -> Vec<(Kind, Numbered<T>)> {
+    let mut kinds: Vec<(Kind, Numbered<T>)> = Vec::new();
     for (number, entry) in entries.into_iter().enumerate() {
         // Most batches have one kind, and few have many.
         match kinds.iter_mut().find(|(kind, _)| kind == entry.kind()) {
@@ -82,17 +63,18 @@ fn by_kind<T: Entry>(entries: Vec<T>) -> Vec<KindCalls<T>> {
             None => kinds.push((entry.kind().clone(), vec![(number, entry)])),
         }
     }
-    let cut = |(kind, entries)| KindCalls { kind, waves: cut(entries) };
-    kinds.into_iter().map(cut).collect()
+    kinds
 }
 
-fn cut<T: Entry>(entries: Vec<(usize, T)>) -> Vec<Vec<Call<T>>> {
-    let (mut waves, mut wave, mut call) = (Vec::new(), Vec::new(), Call::default());
+/// Splits the entries of a kind into calls. The calls of a wave have no job in common and run concurrently; the
+/// waves run one after the other.
+fn waves<T: Entry>(entries: Numbered<T>) -> Vec<Vec<Numbered<T>>> {
+    let (mut waves, mut wave, mut call) = (Vec::new(), Vec::new(), Vec::new());
     let (mut ids, mut bytes) = (HashSet::new(), 0);
     for (number, entry) in entries {
         let is_twice = ids.contains(entry.id());
-        let is_full = call.entries.len() == MAX_ENTRIES || bytes + entry.bytes() > MAX_BYTES;
-        if is_twice || is_full && !call.entries.is_empty() {
+        let is_full = call.len() == MAX_ENTRIES || bytes + entry.bytes() > MAX_BYTES;
+        if is_twice || is_full && !call.is_empty() {
             wave.push(mem::take(&mut call));
             bytes = 0;
         }
@@ -102,8 +84,7 @@ fn cut<T: Entry>(entries: Vec<(usize, T)>) -> Vec<Vec<Call<T>>> {
         }
         ids.insert(entry.id().clone());
         bytes += entry.bytes();
-        call.numbers.push(number);
-        call.entries.push(entry);
+        call.push((number, entry));
     }
     wave.push(call);
     waves.push(wave);
@@ -141,9 +122,11 @@ mod tests {
         Thing(Kind::new(kind).expect("a kind"), JobId::new(id).expect("an id"), bytes)
     }
 
-    fn numbers(waves: &[Vec<Call<Thing>>]) -> Vec<Vec<Vec<usize>>> {
-        let of_wave = |wave: &Vec<Call<_>>| wave.iter().map(|call| call.numbers.clone()).collect();
-        waves.iter().map(of_wave).collect()
+    /// The positions of the entries, by call and wave.
+    fn numbers(entries: Numbered<Thing>) -> Vec<Vec<Vec<usize>>> {
+        let of_call = |call: Numbered<_>| call.into_iter().map(|(number, _)| number).collect();
+        let of_wave = |wave: Vec<_>| wave.into_iter().map(of_call).collect();
+        waves(entries).into_iter().map(of_wave).collect()
     }
 
     #[test]
@@ -151,20 +134,19 @@ mod tests {
         let things = ["a", "b", "a", "c", "a"].map(|id| thing("mail", id, 1));
         let mut things = Vec::from(things);
         things.insert(1, thing("sms", "a", 1));
-        let kinds = by_kind(things);
-        assert_eq!(kinds.len(), 2);
-        assert_eq!(numbers(&kinds[0].waves), [[vec![0, 2]], [vec![3, 4]], [vec![5]]]);
-        assert_eq!(numbers(&kinds[1].waves), [[[1]]]);
+        let [(_, mail), (_, sms)] = by_kind(things).try_into().expect("two kinds");
+        assert_eq!(numbers(mail), [[vec![0, 2]], [vec![3, 4]], [vec![5]]]);
+        assert_eq!(numbers(sms), [[[1]]]);
     }
 
     #[test]
     fn calls_are_small_but_have_one_job_at_least() {
         let sizes = [MAX_BYTES + 1, 1, MAX_BYTES - 1, 1];
         let things = sizes.iter().enumerate().map(|(n, size)| thing("k", &n.to_string(), *size));
-        let waves = &by_kind(things.collect())[0].waves;
-        assert_eq!(numbers(waves), [vec![vec![0]], vec![vec![1, 2], vec![3]]]);
-        let many = (0..=MAX_ENTRIES).map(|n| thing("k", &n.to_string(), 0)).collect();
-        assert_eq!(by_kind(many)[0].waves.len(), 2);
+        let numbered = things.enumerate().collect();
+        assert_eq!(numbers(numbered), [vec![vec![0]], vec![vec![1, 2], vec![3]]]);
+        let many = (0..=MAX_ENTRIES).map(|n| (n, thing("k", &n.to_string(), 0))).collect();
+        assert_eq!(waves(many).len(), 2);
     }
 
     #[test]
