@@ -4,14 +4,13 @@ use crate::connections::{CommandError, Connections};
 use crate::keys::{self, Keys};
 use crate::list::ScanCache;
 use crate::reply::Reply;
-use crate::script::{SCRIPTS, Script};
+use crate::script::Script;
 use crate::watch::Watch;
 use redis::{Cmd, Value};
 use requeue_jobs::limits::MAX_KINDS;
 use requeue_jobs::rules::Turns;
-use requeue_jobs::{Invalid, Kind, StoreError, Timestamp, WallClock};
+use requeue_jobs::{Kind, StoreError, Timestamp, WallClock};
 use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The keys with one prefix, and the connections to their servers. The methods that are named as those of
@@ -119,33 +118,6 @@ impl Deployment {
     /// Sends a command that changes something and is not a script.
     pub(crate) async fn write(&self, tag: &str, cmd: Cmd) -> Result<Value, StoreError> {
         self.connections.call(tag, cmd, None).await.map_err(CommandError::for_write)
-    }
-
-    /// Adds a kind to the kinds of the deployment. On a Cluster these are in another slot
-    /// than the kind, so one script cannot do both. The name is added before the kind is created:
-    /// an interruption leaves a name without a kind, which no call returns. Returns what the script that
-    /// creates the kind needs.
-    pub(crate) async fn register(&self, kind: &Kind) -> Result<String, StoreError> {
-        let text = format!("{:016x}", RandomState::new().hash_one(kind.as_str()));
-        let begin = |text: &str| {
-            let text = text.to_owned();
-            self.run(&SCRIPTS.begin, kind, move |cmd| {
-                cmd.arg(text);
-            })
-        };
-        begin(&text).await?;
-        let prefix = &self.prefix;
-        let keys = [keys::kinds(prefix), keys::registered(prefix), keys::removed(prefix)];
-        let reply = self.of_deployment(&SCRIPTS.register, &keys, |cmd| {
-            cmd.arg(kind.as_str()).arg(MAX_KINDS);
-        });
-        let mut reply = Reply::of(reply.await?)?;
-        let count = usize::try_from(reply.number()?).unwrap_or(usize::MAX);
-        if count > 0 {
-            begin("").await?;
-            return Err(Invalid::TooMany { what: "kinds", count, limit: MAX_KINDS }.into());
-        }
-        Ok(format!("{text} {} {}", reply.text()?, reply.text()?))
     }
 
     /// Calls a script on keys of the deployment.
