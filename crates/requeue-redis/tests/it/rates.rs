@@ -1,13 +1,12 @@
 //! The rate limit of a kind over several nodes on one Redis.
 
-use crate::support::{claimed, clients, kind, put, put_all, settle};
+use crate::support::{claimed, kind, put, put_all};
 use requeue::ManualClock;
-use requeue_jobs::{Rate, Settings, Settlement, Store, Timestamp, WallClock};
+use requeue_jobs::{Rate, Settings, Store, Timestamp, WallClock};
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::block_on;
 use requeue_testkit::servers::RedisServer;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(3600);
 
@@ -52,40 +51,4 @@ fn two_nodes_together_keep_exactly_to_the_rate() {
             assert!(count <= allowed, "{count} jobs from {from} to {at} ms");
         }
     }
-}
-
-/// Takes a minute: `cargo test -p requeue-redis --test it rates -- --ignored --nocapture`.
-#[test]
-#[ignore = "measures in real time, for a minute"]
-fn measured_rate_of_two_nodes_under_load() {
-    const SECONDS: u64 = 60;
-    let server = RedisServer::start();
-    let nodes = clients(&server.url(), 2);
-    let rate = Rate { jobs: 200, per: Duration::from_secs(1), burst: Some(50) };
-    prepare(&nodes[0], rate, 20_000);
-    let end = Instant::now() + Duration::from_secs(SECONDS);
-    let run = |store: RedisStore| {
-        thread::spawn(move || {
-            let mut count = 0;
-            while Instant::now() < end {
-                let claimed = claimed(&store, 100, LEASE);
-                // A claim that began before the end may have ended after it.
-                count += if Instant::now() < end { claimed.jobs.len() } else { 0 };
-                for job in &claimed.jobs {
-                    settle(&store, job, Settlement::Ack).expect("the lease is valid");
-                }
-                if claimed.jobs.is_empty() {
-                    let left = end.saturating_duration_since(Instant::now());
-                    block_on(store.wait(vec![kind()], left)).expect("the server is up");
-                }
-            }
-            count
-        })
-    };
-    let nodes: Vec<_> = nodes.into_iter().map(run).collect();
-    let counts: Vec<usize> = nodes.into_iter().map(|node| node.join().expect("no panic")).collect();
-    let (all, allowed) = (counts.iter().sum::<usize>() as f64, (50 + 200 * SECONDS) as f64);
-    let percent = 100.0 * all / allowed;
-    println!("{counts:?} jobs in {SECONDS} s: {percent:.2} % of the {allowed} that are allowed");
-    assert!((99.0..=101.0).contains(&percent), "{percent} %");
 }
