@@ -2,10 +2,10 @@
 
 use crate::health::{Health, SCHEDULES_NOT_RUNNING, TIMERS_MISSING};
 use crate::listen::Shutdown;
-use requeue::{Clock, Moment};
+use requeue::Clock;
 use requeue_jobs::{Jobs, Kind, SCHEDULE_TIMERS, ScheduleError, ScheduleTicker, StoreError};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long one wait for timers takes at most.
@@ -27,12 +27,10 @@ pub(crate) struct ScheduleRunner {
     clock: Clock,
     ticker: ScheduleTicker,
     health: Arc<Health>,
-    /// Whether a run could not be started during the present step.
-    failed: Arc<AtomicBool>,
-    /// When missing timers are set again.
-    repair_at: Option<Moment>,
+    /// How many runs could not be started during the present step.
+    failed: Arc<AtomicUsize>,
     /// Consecutive steps that failed.
-    failures: u32,
+    failures: AtomicU32,
 }
 
 /// What to do until the next step.
@@ -65,12 +63,12 @@ fn timer_kind() -> Kind {
 impl ScheduleRunner {
     /// `clock` measures pauses.
     pub(crate) fn new(jobs: &Jobs, clock: &Clock, health: Arc<Health>) -> Self {
-        let failed = Arc::new(AtomicBool::new(false));
+        let failed = Arc::new(AtomicUsize::new(0));
         let report = {
             let (health, failed) = (Arc::clone(&health), Arc::clone(&failed));
             move |error: &ScheduleError| match error {
                 ScheduleError::Store(error) => {
-                    failed.store(true, Ordering::Relaxed);
+                    failed.fetch_add(1, Ordering::Relaxed);
                     begin(&health, error);
                 }
                 error => tracing::warn!(%error, "a schedule cannot run until it is set again"),
@@ -83,20 +81,23 @@ impl ScheduleRunner {
             ticker,
             health,
             failed,
-            repair_at: None,
-            failures: 0,
+            failures: AtomicU32::new(0),
         }
     }
 
     /// Runs until `stop` is requested. Runs that are being started then are completed.
-    pub(crate) async fn run(mut self, stop: Shutdown) {
+    pub(crate) async fn run(self, stop: Shutdown) {
+        // Beside each other: with thousands of kinds, it takes seconds to look for missing timers.
+        tokio::select! {
+            biased;
+            () = self.start_runs(&stop) => {}
+            () = self.repair_periodically() => {}
+        }
+    }
+
+    async fn start_runs(&self, stop: &Shutdown) {
         while !stop.is_requested() {
-            let repaired = tokio::select! {
-                biased;
-                () = stop.requested() => return,
-                repaired = self.repair() => repaired,
-            };
-            let pause = self.step(repaired).await;
+            let pause = self.step().await;
             tokio::select! {
                 biased;
                 () = stop.requested() => return,
@@ -106,50 +107,60 @@ impl ScheduleRunner {
     }
 
     /// Sets missing timers from time to time. That some were missing is a problem until none are.
-    async fn repair(&mut self) -> Result<(), StoreError> {
-        if self.repair_at.is_none_or(|at| self.clock.now() >= at) {
-            let count = self.ticker.set_missing_timers().await?;
-            if count == 0 {
-                self.health.end(TIMERS_MISSING);
-            } else if self.repair_at.is_some() {
-                // Not at the start: then they are those of schedules that were imported.
-                let missing = ScheduleError::TimersMissing { count };
-                self.health.begin(TIMERS_MISSING, missing.to_string());
-            }
-            let interval = ScheduleTicker::REPAIR_INTERVAL;
-            self.repair_at = Some(self.clock.now().saturating_add(interval));
+    async fn repair_periodically(&self) {
+        // At the start, they are those of schedules that were imported.
+        let mut is_first = true;
+        loop {
+            let pause = match self.ticker.set_missing_timers().await {
+                Ok(count) => {
+                    if count == 0 {
+                        self.health.end(TIMERS_MISSING);
+                    } else if !is_first {
+                        let missing = ScheduleError::TimersMissing { count };
+                        self.health.begin(TIMERS_MISSING, missing.to_string());
+                    }
+                    is_first = false;
+                    ScheduleTicker::REPAIR_INTERVAL
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot look for missing timers of schedules");
+                    MAX_PAUSE
+                }
+            };
+            self.clock.sleep(pause).await;
         }
-        Ok(())
     }
 
-    /// Starts the runs that are due, unless the store has failed already.
-    async fn step(&mut self, repaired: Result<(), StoreError>) -> Pause {
-        self.failed.store(false, Ordering::Relaxed);
-        let stepped = match repaired {
-            Ok(()) => self.ticker.step().await,
-            Err(error) => Err(error),
-        };
-        match stepped {
-            Err(error) => begin(&self.health, &error),
-            Ok(count) if !self.failed.load(Ordering::Relaxed) => {
-                self.failures = 0;
-                self.health.end(SCHEDULES_NOT_RUNNING);
-                return if count == 0 { Pause::UntilDue } else { Pause::None };
+    /// Starts the runs that are due.
+    async fn step(&self) -> Pause {
+        self.failed.store(0, Ordering::Relaxed);
+        match self.ticker.step().await {
+            Err(error) => {
+                begin(&self.health, &error);
+                let failures = self.failures.fetch_add(1, Ordering::Relaxed);
+                Pause::For(PAUSE.saturating_mul(1 << failures.min(10)).min(MAX_PAUSE))
             }
-            Ok(_) => {}
+            Ok(count) => {
+                self.failures.store(0, Ordering::Relaxed);
+                match self.failed.load(Ordering::Relaxed) {
+                    0 => {
+                        self.health.end(SCHEDULES_NOT_RUNNING);
+                        if count == 0 { Pause::UntilDue } else { Pause::None }
+                    }
+                    // Those that failed are due again in a second, and do not delay others, for example because an open
+                    // transaction has locked their jobs.
+                    failed if failed < count => Pause::None,
+                    _ => Pause::For(PAUSE),
+                }
+            }
         }
-        let pause = PAUSE.saturating_mul(1 << self.failures.min(10)).min(MAX_PAUSE);
-        self.failures = self.failures.saturating_add(1);
-        Pause::For(pause)
     }
 
     async fn pause(&self, pause: Pause) {
         match pause {
             Pause::None => tokio::task::yield_now().await,
             Pause::UntilDue => {
-                let until_repair = self.repair_at.map(|at| at.saturating_since(self.clock.now()));
-                let limit = until_repair.map_or(WAIT, |left| left.min(WAIT));
-                let waited = self.jobs.store().wait(vec![timer_kind()], limit).await;
+                let waited = self.jobs.store().wait(vec![timer_kind()], WAIT).await;
                 if waited.is_err() {
                     // The next step probably fails, too, and reports it.
                     self.clock.sleep(PAUSE).await;
@@ -171,8 +182,9 @@ mod tests {
     use crate::health::tests::Lines;
     use requeue::ManualClock;
     use requeue_jobs::{
-        Body, Change, ChangeKind, JobId, JobState, Layered, MemoryStore, Missed, Schedule,
-        ScheduleCondition, ScheduleSpec, Store, StoreFuture, Tick, Ticked, Timestamp, WallClock,
+        Body, Change, ChangeKind, JobId, JobState, KindView, Layered, MemoryStore, Missed,
+        Schedule, ScheduleCondition, ScheduleSpec, Store, StoreFuture, Tick, Ticked, Timestamp,
+        WallClock,
     };
     use requeue_testkit::{Fault, Faulty, block_on};
     use std::pin::pin;
@@ -214,10 +226,7 @@ mod tests {
 
     impl RunnerFixture {
         fn step(&mut self) -> Pause {
-            block_on(async {
-                let repaired = self.runner.repair().await;
-                self.runner.step(repaired).await
-            })
+            block_on(self.runner.step())
         }
 
         fn has_run(&self) -> bool {
@@ -278,6 +287,59 @@ mod tests {
         assert!(run.is_some() && problems().is_empty());
     }
 
+    #[test]
+    fn runs_are_started_while_missing_timers_are_looked_for() {
+        /// A store whose kinds cannot be read in time.
+        struct NoKinds(MemoryStore);
+
+        impl Layered for NoKinds {
+            fn inner(&self) -> &dyn Store {
+                &self.0
+            }
+
+            fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
+                Box::pin(std::future::pending())
+            }
+        }
+
+        let RunnerFixture { clock, memory, runner, .. } = fixture(|store| Arc::new(NoKinds(store)));
+        clock.advance(MINUTE);
+        let mut run = pin!(runner.run(Shutdown::new()));
+        assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(block_on(memory.get(kind("mail"), id("poll"))).expect("it works").is_some());
+    }
+
+    #[test]
+    fn a_schedule_whose_job_is_locked_does_not_delay_others() {
+        struct Locked(MemoryStore);
+
+        impl Layered for Locked {
+            fn inner(&self) -> &dyn Store {
+                &self.0
+            }
+
+            fn tick(&self, tick: Tick) -> StoreFuture<'_, Ticked> {
+                let refused = || StoreError::Unavailable { reason: "it is locked".into() };
+                match tick.id.as_str() {
+                    "locked" => Box::pin(async move { Err(refused()) }),
+                    _ => self.0.tick(tick),
+                }
+            }
+        }
+
+        let mut fixture = fixture(|store| Arc::new(Locked(store)));
+        block_on(fixture.jobs.set_schedule("mail", "locked", ScheduleSpec::every(MINUTE)))
+            .expect("the schedule is valid");
+        fixture.clock.advance(MINUTE);
+        assert_eq!(fixture.step(), Pause::None);
+        assert_eq!((fixture.problems(), fixture.has_run()), (vec![SCHEDULES_NOT_RUNNING], true));
+        for _ in 0..10 {
+            // Others may become due at any time.
+            fixture.clock.advance(PAUSE);
+            assert_eq!(fixture.step(), Pause::For(PAUSE));
+        }
+    }
+
     /// A store on which ticks fail, or wait until the test permits them.
     struct TickStore {
         store: MemoryStore,
@@ -325,7 +387,11 @@ mod tests {
         let set = fixture.memory.set_schedule(kind("mail"), schedule, ScheduleCondition::Always);
         assert_eq!(block_on(set), Ok(true));
         fixture.clock.advance(MINUTE);
-        let lines = Lines::of(|| assert_eq!(fixture.step(), Pause::None));
+        let lines = Lines::of(|| {
+            // It was set without a timer.
+            block_on(fixture.runner.ticker.set_missing_timers()).expect("it works");
+            assert_eq!(fixture.step(), Pause::None);
+        });
         assert_eq!(lines.len(), 1, "{lines:#?}");
         assert!(lines[0].contains("every full moon"), "{lines:#?}");
         assert_eq!((fixture.problems(), fixture.has_run()), (vec![], true));
