@@ -10,6 +10,7 @@ mod conformance_postgres;
 mod conformance_redis;
 mod events;
 mod histories;
+mod locked_jobs;
 mod lost_claims;
 mod metrics;
 mod support;
