@@ -4,12 +4,13 @@
 //! `REQUEUE_WRITE_FIXTURE=1 cargo test -p requeue-disk --test it -- --ignored format` writes the
 //! directory again. Do this only while the format is not released.
 
+use crate::support::forge::set_format;
 use crate::support::sample_data::{
     BEGAN_AT, SampleWriter, StoreContents, beginning, kind, read_contents,
 };
 use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
-use requeue_disk::{Disk, DiskStore, Options, verify_on};
+use requeue_disk::{Disk, DiskError, DiskStore, Options, Salvage, verify_on};
 use requeue_jobs::{
     Body, Claim, Due, Fence, JobId, JobView, MemoryStore, Mode, Priority, Put, Receipt, Settings,
     Settle, Settled, Settlement, Store, Timestamp, WallClock, WorkerName,
@@ -320,4 +321,27 @@ fn work_goes_on_with_the_fixture() {
     assert!(claimed > 60, "{claimed}");
     drop(store);
     assert!(verify_on(&disk, |_| ()).unwrap().is_sound());
+}
+
+#[test]
+fn another_format_is_refused_and_nothing_is_changed() {
+    let (_, wall_clock) = then(&told());
+    let names = copy().names().unwrap();
+    for prefix in ["manifest-", "log-", "table-"] {
+        let newest = names.iter().filter(|name| name.starts_with(prefix)).max().unwrap();
+        let disk = copy();
+        set_format(&disk, newest, 2);
+        let before: Vec<_> = names.iter().map(|name| disk.bytes(name)).collect();
+        let refused = |error: DiskError| {
+            let DiskError::Format { file, found, expected } = &error else { panic!("{error}") };
+            assert_eq!(file, newest);
+            assert!(found.starts_with("2 (\"rq-") && expected.starts_with("1 (\"rq-"), "{error}");
+        };
+        let opened = DiskStore::open_on(Arc::new(disk.clone()), options(&wall_clock));
+        refused(opened.err().unwrap());
+        let salvaged = Salvage::open_on(&disk, wall_clock.clone(), |loss| panic!("{loss}"));
+        refused(salvaged.err().unwrap());
+        assert_eq!(disk.names().unwrap(), names);
+        assert!(names.iter().map(|name| disk.bytes(name)).eq(before));
+    }
 }

@@ -104,6 +104,18 @@ fn seal(name: &str, bytes: &mut [u8], part: &Range<usize>) {
     }
 }
 
+/// Sets the number of the format in a file.
+pub(crate) fn set_format(disk: &SimulatedDisk, name: &str, format: u32) {
+    let mut bytes = disk.bytes(name);
+    let is_table = name.starts_with("table-");
+    let at = if is_table { bytes.len() - 12 } else { 8 };
+    bytes[at..at + 4].copy_from_slice(&format.to_le_bytes());
+    let parts = parts(name, &bytes);
+    let part = if is_table { parts.last() } else { parts.first() };
+    seal(name, &mut bytes, part.expect("the file is complete"));
+    disk.put(name, &bytes);
+}
+
 /// Changes some bytes in one part of a file, and makes the checksums valid. Returns `false` if the
 /// file has no checksums.
 pub(crate) fn forge(disk: &SimulatedDisk, name: &str, random: &mut Random) -> bool {
