@@ -40,6 +40,11 @@ impl RedisFixture {
         let store = block_on(store).expect("the server is up");
         RedisFixture { store, wall_clock, clock, has_much: AtomicBool::new(false) }
     }
+
+    /// The clock of the store.
+    pub(crate) fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
 }
 
 impl Fixture for RedisFixture {
