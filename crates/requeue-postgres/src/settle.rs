@@ -85,8 +85,12 @@ impl Shared {
         check_settlements(&settlements)?;
         let mut of_kinds = Vec::new();
         for (kind, positions) in by_kind(settlements.iter().map(|settle| settle.receipt.kind())) {
-            let entries = positions.iter().map(|n| Entry::new(&settlements[*n])).collect();
-            of_kinds.push(OfKind { positions, entries, found: self.kind(kind).await });
+            let entries: Vec<_> = positions.iter().map(|n| Entry::new(&settlements[*n])).collect();
+            let found = match entries.iter().all(Entry::is_invalid) {
+                true => Ok(None),
+                false => self.kind(kind).await,
+            };
+            of_kinds.push(OfKind { positions, entries, found });
         }
         // Extensions first: they wait for no other transaction.
         self.extend_all(&mut of_kinds).await;
