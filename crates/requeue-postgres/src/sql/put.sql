@@ -15,7 +15,7 @@ begin atomic
   from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions)
     v (id, body, number, type, delay, due, priority, mode, wait, condition)
   where v.condition is distinct from 3 and coalesce(v.delay, 0) <= longest and coalesce(v.due, 0) - now <= longest
-  order by v.id;
+  order by v.id collate "C";
 end;
 
 -- Puts jobs of one kind. The ids are distinct. Arrays that are null have only default values.
@@ -55,7 +55,8 @@ begin
   began := pg_current_snapshot();
   numbers := array(select nextval('requeue.number') from generate_series(1, cardinality(ids)));
 
-  -- Most puts create jobs. Rows are locked in the order of ids, here and below, so that no two calls wait for each other.
+  -- Most puts create jobs. Rows are locked in the order of ids, here and below, so that no two calls wait for each other:
+  -- that of the bytes, in which the client sorts those of other calls.
   if optimistic then
     -- `on conflict` costs a third of the insert. Without it, a job that exists undoes the others.
     begin
@@ -97,7 +98,7 @@ begin
         case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end as due
       from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions, _put.expected)
         v (id, body, number, type, delay, due, priority, mode, wait, condition, expected)
-      order by v.id
+      order by v.id collate "C"
     loop
       if p.due - now > longest then
         return query select p.id::text, 8::smallint, (p.due - now)::bigint;
@@ -236,10 +237,12 @@ end $$;
 create function requeue._put_unlocked(of_test bigint, of_kind int, ids text[], bodies bytea[], content_types text[], delays bigint[],
   dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[], conditions smallint[], expected bigint[])
 returns table (job_id text, outcome smallint, generation bigint) language plpgsql
-set search_path = pg_catalog, pg_temp set lock_timeout = '5ms' as $$
-declare ends timestamptz := clock_timestamp() + interval '500 milliseconds';
+set search_path = pg_catalog, pg_temp set lock_timeout = '2ms' as $$
+declare
+  ends timestamptz := clock_timestamp() + interval '500 milliseconds';
+  n int;
 begin
-  for n in 1..cardinality(ids) loop
+  for n in select u.n from unnest(ids) with ordinality u (id, n) order by u.id collate "C" loop
     begin
       return query select * from requeue._put(of_test, of_kind, ids[n:n], bodies[n:n], content_types[n:n], delays[n:n], dues[n:n],
         priorities[n:n], modes[n:n], max_waits[n:n], conditions[n:n], expected[n:n]);
