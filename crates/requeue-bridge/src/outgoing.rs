@@ -25,7 +25,7 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// Fails with a text for people if the job has a stored message that cannot be read.
     pub(crate) fn new(config: &PushConfig, delivery: &Delivery) -> Result<Self, String> {
-        let mut message = Message::from_body(&delivery.job.body)?;
+        let mut message = Message::from_body(delivery.job.body())?;
         message.headers.retain(|(name, _)| !is_own(name));
         for (name, value) in &mut message.headers {
             if name.eq_ignore_ascii_case(X_DELAY) {
@@ -86,12 +86,12 @@ pub(crate) fn milliseconds(value: &HeaderValue) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{ClaimedJob, Fence, Generation, JobId, Kind, Receipt};
+    use requeue_jobs::{ClaimedJob, Fence, JobId, Kind, Receipt};
 
     fn delivery(message: &Message) -> Delivery {
         let (kind, id) = (Kind::new("order.close").unwrap(), JobId::new("7").unwrap());
         let receipt = Receipt::new(kind, id, Fence(9), 1);
-        Delivery::new(ClaimedJob::new(receipt, message.to_body().unwrap(), Generation(3)))
+        Delivery::new(ClaimedJob::new(receipt, message.to_body().unwrap()))
     }
 
     #[test]

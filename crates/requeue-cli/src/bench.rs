@@ -264,7 +264,7 @@ async fn lateness(jobs: &Jobs, kind: &Kind) -> Result<BenchResult> {
         let wait = Duration::from_secs(5);
         let claimed = jobs.claim([kind.as_str()], "bench").max(100).wait(wait).await?;
         let now: Timestamp = times::now();
-        let late = claimed.jobs.iter().map(|job| now.saturating_since(job.due));
+        let late = claimed.jobs.iter().map(|job| now.saturating_since(job.version.due));
         times.extend(late);
         for job in &claimed.jobs {
             jobs.ack(&job.receipt).await?;

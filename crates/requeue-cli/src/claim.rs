@@ -57,9 +57,9 @@ pub(crate) async fn claim(args: Args, store_args: &StoreArgs, out: Output) -> Re
         table.row([
             escape(&job.receipt.to_string()),
             job.attempt.to_string(),
-            times::relative(job.due, now),
+            times::relative(job.version.due, now),
             times::relative(job.lease_ends_at, now),
-            format::body_cell(&job.body),
+            format::body_cell(job.body()),
         ]);
     }
     if !out.json && !claimed.jobs.is_empty() {

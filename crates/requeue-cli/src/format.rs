@@ -72,9 +72,9 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> Text {
     let mut lines = vec![
         ("job", format!("{} of kind {}", escape(job.id.as_str()), job.kind)),
         ("state", wire_name(StateJson::from(job.state))),
-        ("due", local(job.due, now)),
-        ("priority", job.priority.to_string()),
-        ("generation", job.generation.to_string()),
+        ("due", local(job.version.due, now)),
+        ("priority", job.version.priority.to_string()),
+        ("generation", job.version.generation.to_string()),
         ("attempts", format!("{} failed", job.attempts)),
     ];
     if let Some(lease) = &job.lease {
@@ -85,7 +85,7 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> Text {
     }
     if let Some(next) = &job.next {
         let due = relative(next.due, now);
-        lines.push(("next", format!("due {due}: {}", body_cell(&next.body))));
+        lines.push(("next", format!("due {due}: {}", body_cell(&next.content.body))));
     }
     if job.deaths > 0 {
         let died = job.died_at.map_or_else(String::new, |at| format!(", {}", local(at, now)));
@@ -106,8 +106,8 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> Text {
     let text = |body: &Body| str::from_utf8(body.bytes()).map_or_else(|_| body_cell(body), escape);
     match &job.done {
         None => {
-            lines.push(("content type", escape(job.body.content_type())));
-            lines.push(("body", text(&job.body)));
+            lines.push(("content type", escape(job.body().content_type())));
+            lines.push(("body", text(job.body())));
         }
         // A done job has no body.
         Some(done) => {
@@ -131,7 +131,7 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{Generation, JobId, Kind};
+    use requeue_jobs::{Generation, JobId, Kind, Version};
 
     #[test]
     fn names_are_those_of_the_api() {
@@ -157,7 +157,8 @@ mod tests {
     fn control_characters_in_an_id_are_escaped() {
         let (kind, id) = (Kind::new("mail").unwrap(), JobId::new("\u{1b}[2J").unwrap());
         let at = Timestamp::from_millis(1);
-        let text = job_text(&JobView::new(kind, id, Body::default(), at, Generation(7)), at);
+        let text =
+            job_text(&JobView::new(kind, id, Version::new(Body::default(), at, Generation(7))), at);
         let text = text.render(false);
         assert!(!text.contains('\u{1b}'), "{text}");
     }

@@ -172,7 +172,7 @@ pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Res
         // Stores do not filter by priority: few of the jobs may match.
         let limit = if args.priority.is_some() { MAX_BATCH } else { left.min(MAX_BATCH) };
         let (mut jobs, has_more) = next.read(&*store, limit).await?;
-        jobs.retain(|job| args.priority.is_none_or(|level| job.priority.get() == level));
+        jobs.retain(|job| args.priority.is_none_or(|level| job.version.priority.get() == level));
         more = has_more || jobs.len() > left;
         jobs.truncate(left);
         for job in &jobs {
@@ -212,7 +212,7 @@ fn done_row(job: &JobView, now: Timestamp) -> [Cell; 7] {
         of_done(&|done| times::relative(done.done_at, now)).unwrap_or_default(),
         of_done(&|done| escape(done.worker.as_str())).unwrap_or_default(),
         of_done(&|done| times::rough(done.took())).unwrap_or_default(),
-        job.priority.to_string(),
+        job.version.priority.to_string(),
         job.attempts.to_string(),
         of_done(&|done| done.result.as_ref().map_or_else(String::new, format::body_cell))
             .unwrap_or_default(),
@@ -225,10 +225,10 @@ fn row(job: &JobView, now: Timestamp) -> [Cell; 7] {
     [
         escape(job.id.as_str()).into(),
         format::state_cell(job.state),
-        job.priority.to_string().into(),
-        times::relative(job.due, now).into(),
+        job.version.priority.to_string().into(),
+        times::relative(job.version.due, now).into(),
         job.attempts.to_string().into(),
-        format::body_cell(&job.body).into(),
+        format::body_cell(job.body()).into(),
         Cell::new(Tone::Bad, format::error_cell(job)),
     ]
 }

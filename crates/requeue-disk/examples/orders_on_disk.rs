@@ -73,7 +73,7 @@ fn fall_due(job: &ClaimedJob) -> Result<Outcome, BoxError> {
     let order = job.id().as_str();
     match job.kind().as_str() {
         "order.remind" => {
-            println!("{order}: reminded of {}", std::str::from_utf8(job.body.bytes())?)
+            println!("{order}: reminded of {}", std::str::from_utf8(job.body().bytes())?)
         }
         "order.close" => println!("{order}: closed, not paid"),
         kind => return Ok(Outcome::give_up(format!("no handler for {kind}"))),

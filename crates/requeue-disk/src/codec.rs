@@ -9,7 +9,7 @@ use crate::bytes::{Bytes, Malformed, put_bytes, put_number, put_step};
 use requeue_jobs::rules::{Lease, Record, Status, Successor};
 use requeue_jobs::{
     Body, DoneView, FailedAttempt, Fence, Generation, JobId, Missed, Priority, Schedule, Timestamp,
-    WorkerName,
+    Version, WorkerName,
 };
 pub(crate) use settings::{put_rate_use, put_settings, rate_use, settings};
 use std::sync::{Arc, LazyLock};
@@ -24,10 +24,12 @@ pub(crate) struct Parts {
 impl Parts {
     pub(crate) fn of(record: &Record) -> Self {
         let next = match &record.status {
-            Status::Leased(lease) => lease.next.as_ref().map(|next| next.body.clone()),
+            Status::Leased(lease) => {
+                lease.next.as_ref().map(|next| next.version.content.body.clone())
+            }
             Status::Pending | Status::Dead { .. } | Status::Done(_) => None,
         };
-        Parts { body: record.body.clone(), next, failures: record.failures.clone() }
+        Parts { body: record.version.content.body.clone(), next, failures: record.failures.clone() }
     }
 }
 
@@ -78,8 +80,14 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
     };
     if let Some(before) = before {
         flags |= match () {
-            () if same(&record.body, &before.body) => BODY_SAME,
-            () if before.next.as_ref().is_some_and(|next| same(&record.body, next)) => BODY_OF_NEXT,
+            () if same(&record.version.content.body, &before.body) => BODY_SAME,
+            () if before
+                .next
+                .as_ref()
+                .is_some_and(|next| same(&record.version.content.body, next)) =>
+            {
+                BODY_OF_NEXT
+            }
             () => 0,
         };
     }
@@ -89,17 +97,20 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
             flags |= HAS_NEXT;
             let before = before.and_then(|before| before.next.as_ref());
             flags |= match () {
-                () if before.is_some_and(|body| same(body, &next.body)) => NEXT_SAME,
-                () if same(&record.body, &next.body) => NEXT_OF_JOB,
+                () if before.is_some_and(|body| same(body, &next.version.content.body)) => {
+                    NEXT_SAME
+                }
+                () if same(&record.version.content.body, &next.version.content.body) => NEXT_OF_JOB,
                 () => 0,
             };
-            flags |= if next.priority > Priority::default() { HAS_NEXT_PRIORITY } else { 0 };
+            flags |=
+                if next.version.priority > Priority::default() { HAS_NEXT_PRIORITY } else { 0 };
         }
     }
     if let Status::Done(done) = &record.status {
         flags |= if done.result.is_some() { HAS_RESULT } else { 0 };
     }
-    flags |= if record.priority > Priority::default() { HAS_PRIORITY } else { 0 };
+    flags |= if record.version.priority > Priority::default() { HAS_PRIORITY } else { 0 };
     flags |= failures_flag(record, before);
     flags |= if record.attempts > 0 { HAS_ATTEMPTS } else { 0 };
     flags |= if record.floor > Timestamp::default() { HAS_FLOOR } else { 0 };
@@ -110,12 +121,12 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
         Some(_) => HAS_FIRST_PUT,
     };
     put_number(out, flags);
-    put_number(out, record.generation.0);
+    put_number(out, record.version.generation.0);
     put_number(out, record.seq);
     let created = record.created_at.as_millis();
     put_number(out, created);
     put_step(out, created, record.updated_at.as_millis());
-    put_step(out, created, record.due.as_millis());
+    put_step(out, created, record.version.due.as_millis());
     if flags & HAS_ATTEMPTS != 0 {
         put_number(out, record.attempts.into());
     }
@@ -129,7 +140,7 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
         put_step(out, created, at.as_millis());
     }
     if flags & HAS_PRIORITY != 0 {
-        out.push(record.priority.get());
+        out.push(record.version.priority.get());
     }
     match &record.status {
         Status::Pending => {}
@@ -138,7 +149,7 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
         Status::Leased(lease) => put_lease(out, lease, created, flags),
     }
     if flags & BODY == 0 {
-        put_body(out, &record.body);
+        put_body(out, &record.version.content.body);
     }
     match flags & FAILURES {
         FAILURES_ALL => {
@@ -177,14 +188,14 @@ fn put_lease(out: &mut Vec<u8>, lease: &Lease, created: u64, flags: u64) {
     put_step(out, created, lease.claimed_at.as_millis());
     put_step(out, created, lease.ends_at.as_millis());
     if let Some(next) = &lease.next {
-        put_number(out, next.generation.0);
-        put_step(out, created, next.due.as_millis());
+        put_number(out, next.version.generation.0);
+        put_step(out, created, next.version.due.as_millis());
         put_step(out, created, next.put_at.as_millis());
         if flags & HAS_NEXT_PRIORITY != 0 {
-            out.push(next.priority.get());
+            out.push(next.version.priority.get());
         }
         if flags & NEXT_BODY == 0 {
-            put_body(out, &next.body);
+            put_body(out, &next.version.content.body);
         }
     }
 }
@@ -299,8 +310,8 @@ impl Draft {
             FAILURES_MORE => vec![failure(bytes)?],
             _ => Vec::new(),
         };
-        let mut record = Record::new(body, due, generation, seq, time(created));
-        record.priority = record_priority;
+        let version = Version { content: body.into(), due, priority: record_priority, generation };
+        let mut record = Record::new(version, seq, time(created));
         record.attempts = attempts;
         record.floor = time(floor);
         record.first_put_at = first_put_at;
@@ -323,11 +334,11 @@ impl Draft {
         if let (Status::Leased(lease), true) = (&mut record.status, flags & NEXT_SAME != 0)
             && let Some(next) = &mut lease.next
         {
-            next.body = next_before()?;
+            next.version.content.body = next_before()?;
         }
         match flags & BODY {
-            BODY_SAME => record.body = before()?.body.clone(),
-            BODY_OF_NEXT => record.body = next_before()?,
+            BODY_SAME => record.version.content.body = before()?.body.clone(),
+            BODY_OF_NEXT => record.version.content.body = next_before()?,
             _ => {}
         }
         take_body_of_job(&mut record, flags);
@@ -358,20 +369,20 @@ impl Draft {
         let Draft { flags, mut record } = self;
         let body_of = |generation: Generation| {
             let before = before?;
-            if before.generation == generation {
-                return Some(before.body.clone());
+            if before.version.generation == generation {
+                return Some(before.version.content.body.clone());
             }
             let Status::Leased(lease) = &before.status else { return None };
-            let next = lease.next.as_ref().filter(|next| next.generation == generation)?;
-            Some(next.body.clone())
+            let next = lease.next.as_ref().filter(|next| next.version.generation == generation)?;
+            Some(next.version.content.body.clone())
         };
         if let (Status::Leased(lease), true) = (&mut record.status, flags & NEXT_SAME != 0)
             && let Some(next) = &mut lease.next
         {
-            next.body = body_of(next.generation)?;
+            next.version.content.body = body_of(next.version.generation)?;
         }
         if flags & BODY != 0 {
-            record.body = body_of(record.generation)?;
+            record.version.content.body = body_of(record.version.generation)?;
         }
         take_body_of_job(&mut record, flags);
         let failures = before.map_or(&[][..], |before| &before.failures);
@@ -389,7 +400,7 @@ fn take_body_of_job(record: &mut Record, flags: u64) {
     if let (Status::Leased(lease), true) = (&mut record.status, flags & NEXT_OF_JOB != 0)
         && let Some(next) = &mut lease.next
     {
-        next.body = record.body.clone();
+        next.version.content.body = record.version.content.body.clone();
     }
 }
 
@@ -413,7 +424,8 @@ fn lease(bytes: &mut Bytes<'_>, created: u64, flags: u64) -> Result<Lease, Malfo
         let priority =
             if flags & HAS_NEXT_PRIORITY != 0 { priority(bytes)? } else { Priority::default() };
         let body = if flags & NEXT_BODY == 0 { body(bytes)? } else { Body::default() };
-        next = Some(Successor { body, due, priority, generation, put_at });
+        let version = Version { content: body.into(), due, priority, generation };
+        next = Some(Successor { version, put_at });
     }
     let cancelled = flags & CANCELLED != 0;
     Ok(Lease { fence, nonce, worker, claimed_at, ends_at, cancelled, next })

@@ -18,7 +18,7 @@
 //!
 //! let jobs = Jobs::new(Arc::new(DiskStore::open(&directory)?));
 //! let job = jobs.get("order.close", "order-42").await?.expect("the put has returned");
-//! assert_eq!(job.body.bytes(), b"unpaid");
+//! assert_eq!(job.body().bytes(), b"unpaid");
 //! # drop(jobs);
 //! # std::fs::remove_dir_all(&directory)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

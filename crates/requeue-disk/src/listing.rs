@@ -302,7 +302,7 @@ pub(crate) fn upcoming(
             if let Some(record) =
                 entry.record.as_deref().filter(|r| matches!(r.status, Status::Pending))
                 && let Some(count) =
-                    span(record.due.as_millis()).and_then(|span| counts.get_mut(span))
+                    span(record.version.due.as_millis()).and_then(|span| counts.get_mut(span))
             {
                 *count += 1;
             }
@@ -355,10 +355,10 @@ pub(crate) fn check(state: &Mutex<State>) {
             let page = list(state, &query, now).expect("tables can be read");
             for job in &page.jobs {
                 let list = match job.state {
-                    JobState::Leased => List::Leased(job.priority),
+                    JobState::Leased => List::Leased(job.version.priority),
                     JobState::Dead => List::Dead,
                     JobState::Done => List::Done,
-                    JobState::Waiting | JobState::Ready => List::Pending(job.priority),
+                    JobState::Waiting | JobState::Ready => List::Pending(job.version.priority),
                 };
                 found[list.index()] += 1;
             }

@@ -288,8 +288,12 @@ impl Operation for Restore {
             errors.map(|error| ENTRY_BYTES + error.len()).sum::<usize>()
         };
         let each = |job: &JobView| {
-            let next = job.next.as_ref().map_or(0, |next| next.body.len());
-            ENTRY_BYTES + job.id.as_str().len() + job.body.len() + next + failures(job)
+            let next = job.next.as_ref().map_or(0, |next| next.content.body.len());
+            ENTRY_BYTES
+                + job.id.as_str().len()
+                + job.version.content.body.len()
+                + next
+                + failures(job)
         };
         ENTRY_BYTES + self.jobs.iter().map(each).sum::<usize>()
     }

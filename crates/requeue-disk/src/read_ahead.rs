@@ -144,7 +144,8 @@ mod tests {
                 TableList { version: &version, kind: 0, list: List::Pending(Default::default()) };
             read_ahead.fill(list, lists, |_| false).unwrap();
             let jobs = read_ahead.jobs.values();
-            let bodies = jobs.flat_map(|(_, record)| record).map(|record| record.body.len());
+            let bodies =
+                jobs.flat_map(|(_, record)| record).map(|record| record.version.content.body.len());
             (read_ahead.jobs.len(), bodies.sum::<usize>())
         };
         assert_eq!(kept(1), (3, 300 << 10));

@@ -11,7 +11,7 @@ use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Changed, Claim, ClaimedJob, Condition, DoneView, Due,
     FailedAttempt, Fence, Generation, JobId, JobState, JobView, Kind, LeaseView, Missed, Mode,
     Placed, Priority, Put, PutOutcome, Rate, Receipt, Reschedule, Restore, Retention, ScheduleSpec,
-    ScheduleView, Settings, Settle, Settled, Settlement, SuccessorView, Timestamp, WorkerName,
+    ScheduleView, Settings, Settle, Settled, Settlement, Timestamp, Version, WorkerName,
 };
 use requeue_testkit::{Random, check_seeds};
 use serde::Serialize;
@@ -223,10 +223,19 @@ fn receipt(random: &mut Random) -> Receipt {
     Receipt::new(kind(random), id(random), Fence(random.number()), random.number())
 }
 
+fn version(random: &mut Random) -> Version {
+    Version {
+        content: body(random).into(),
+        due: time(random),
+        priority: priority(random),
+        generation: generation(random),
+    }
+}
+
 fn claimed(random: &mut Random) -> ClaimedJob {
-    let mut job = ClaimedJob::new(receipt(random), body(random), generation(random));
-    (job.due, job.lease_ends_at, job.created_at) = (time(random), time(random), time(random));
-    (job.priority, job.attempt) = (priority(random), random.number() as u32);
+    let mut job = ClaimedJob::new(receipt(random), version(random));
+    (job.lease_ends_at, job.created_at) = (time(random), time(random));
+    job.attempt = random.number() as u32;
     job
 }
 
@@ -256,11 +265,9 @@ fn settled(random: &mut Random) -> Settled {
 }
 
 fn view(random: &mut Random) -> JobView {
-    let mut job =
-        JobView::new(kind(random), id(random), body(random), time(random), generation(random));
+    let mut job = JobView::new(kind(random), id(random), version(random));
     use JobState::{Dead, Done, Leased, Ready, Waiting};
     job.state = *random.pick(&[Waiting, Ready, Leased, Dead, Done]);
-    job.priority = priority(random);
     job.done = maybe(random, |random| DoneView {
         worker: worker(random),
         started_at: time(random),
@@ -275,12 +282,7 @@ fn view(random: &mut Random) -> JobView {
         cancelled: random.chance(50),
         fence: Fence(random.number()),
     });
-    job.next = maybe(random, |random| SuccessorView {
-        body: body(random),
-        due: time(random),
-        priority: priority(random),
-        generation: generation(random),
-    });
+    job.next = maybe(random, version);
     let failure = |random: &mut Random| FailedAttempt {
         worker: worker(random),
         started_at: time(random),

@@ -47,7 +47,7 @@ fn print(clock: &ManualClock, order: &str, event: &str) {
 /// key, so that each put sends one mail, however often the job is retried.
 async fn handle(clock: &ManualClock, job: &ClaimedJob) -> Result<Outcome, BoxError> {
     let order = job.id().as_str();
-    let amount = std::str::from_utf8(job.body.bytes())?;
+    let amount = std::str::from_utf8(job.body().bytes())?;
     match job.kind().as_str() {
         "order.remind" => print(clock, order, &format!("reminded of {amount}")),
         "order.close" => print(clock, order, "closed, not paid"),

@@ -8,6 +8,7 @@ use crate::priority::Priority;
 use crate::put::Placed;
 use crate::receipt::{Generation, Receipt};
 use crate::time::{Due, Timestamp};
+use crate::version::Version;
 use std::time::Duration;
 
 /// A request for jobs: the argument of [`Store::claim`](crate::Store::claim).
@@ -94,18 +95,11 @@ impl ExpiredLease {
 
 /// A claimed job. The worker holds it until the lease ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ClaimedJob {
     /// The proof of the lease, which settling requires. It contains kind, id and fence.
     pub receipt: Receipt,
-    /// The payload.
-    pub body: Body,
-    /// When the job became due.
-    pub due: Timestamp,
-    /// The priority.
-    pub priority: Priority,
-    /// The generation of the put that this job comes from.
-    pub generation: Generation,
+    /// What the put that this job comes from has set. Its due time is when the job became due.
+    pub version: Version,
     /// The number of this attempt: 1 for the first, and one more for every failure since the
     /// attempts were last reset.
     pub attempt: u32,
@@ -116,19 +110,21 @@ pub struct ClaimedJob {
 }
 
 impl ClaimedJob {
-    /// Returns a first attempt with all times zero. For stores, which set the other fields, and
+    /// Returns a first attempt whose other times are zero. For stores, which set the other fields, and
     /// for tests.
-    pub fn new(receipt: Receipt, body: Body, generation: Generation) -> Self {
+    pub fn new(receipt: Receipt, version: impl Into<Version>) -> Self {
         ClaimedJob {
             receipt,
-            body,
-            due: Timestamp::default(),
-            priority: Priority::default(),
-            generation,
+            version: version.into(),
             attempt: 1,
             lease_ends_at: Timestamp::default(),
             created_at: Timestamp::default(),
         }
+    }
+
+    /// Returns the payload.
+    pub fn body(&self) -> &Body {
+        &self.version.content.body
     }
 
     /// Returns the kind of the job.

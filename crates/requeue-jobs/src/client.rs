@@ -60,7 +60,7 @@ use std::time::Duration;
 ///
 /// let claimed = jobs.claim(["order.close"], "worker-1").await?;
 /// let job = &claimed.jobs[0];
-/// assert_eq!((job.id().as_str(), job.body.bytes()), ("order-42", &b"unpaid"[..]));
+/// assert_eq!((job.id().as_str(), job.body().bytes()), ("order-42", &b"unpaid"[..]));
 /// assert_eq!(jobs.ack(&job.receipt).await?, Settled::Done);
 /// assert_eq!(jobs.get("order.close", "order-42").await?, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -407,7 +407,7 @@ impl Jobs {
     /// jobs.put("order.remind", "order-42", "unpaid").after(Duration::from_secs(300)).await?;
     /// jobs.reschedule("order.remind", "order-42").after(Duration::from_secs(3600)).await?;
     /// let job = jobs.get("order.remind", "order-42").await?.expect("it waits");
-    /// assert_eq!(job.body.bytes(), b"unpaid");
+    /// assert_eq!(job.body().bytes(), b"unpaid");
     ///
     /// let absent = jobs.reschedule("order.remind", "order-43").priority(9).await;
     /// assert!(matches!(absent, Err(ChangeError::Absent { .. })));

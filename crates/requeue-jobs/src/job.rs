@@ -3,9 +3,9 @@
 use crate::error::Invalid;
 use crate::limits::{MAX_BODY_LEN, MAX_CONTENT_TYPE_LEN, MAX_ERROR_LEN};
 use crate::names::{JobId, Kind, WorkerName};
-use crate::priority::Priority;
 use crate::receipt::{Fence, Generation};
 use crate::time::Timestamp;
+use crate::version::Version;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -104,7 +104,6 @@ pub enum JobState {
 /// A job as the store shows it: the result of [`Store::get`](crate::Store::get) and
 /// [`Store::list`](crate::Store::list).
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct JobView {
     /// The kind of the job.
     pub kind: Kind,
@@ -112,20 +111,15 @@ pub struct JobView {
     pub id: JobId,
     /// The state of the job at the time of the call.
     pub state: JobState,
-    /// The payload. Empty if the job is done.
-    pub body: Body,
-    /// When the job is due. For a leased, dead or done job, when it was due.
-    pub due: Timestamp,
-    /// The priority.
-    pub priority: Priority,
-    /// The generation of the put that the job comes from.
-    pub generation: Generation,
+    /// What the put that the job comes from has set.
+    pub version: Version,
     /// The number of failed attempts since the count was last reset.
     pub attempts: u32,
     /// The lease, if the job is leased.
     pub lease: Option<LeaseView>,
-    /// The successor: the latest put since the job was leased, if there is one.
-    pub next: Option<SuccessorView>,
+    /// The successor: the latest put since the job was leased, if there is one. It runs after the lease
+    /// has ended.
+    pub next: Option<Version>,
     /// The latest failed attempts, at most
     /// [`KEPT_ATTEMPTS`](crate::limits::KEPT_ATTEMPTS), the most recent last.
     pub failures: Vec<FailedAttempt>,
@@ -142,24 +136,27 @@ pub struct JobView {
 }
 
 impl JobView {
+    /// Returns the payload.
+    pub fn body(&self) -> &Body {
+        &self.version.content.body
+    }
+
     /// Returns the number of bytes in the body of the job, in that of its successor and in its
     /// result. They count towards [`MAX_RESULT_BYTES`](crate::limits::MAX_RESULT_BYTES).
     pub fn body_bytes(&self) -> usize {
         let result = self.done.as_ref().and_then(|done| done.result.as_ref());
-        let next = self.next.as_ref().map(|next| &next.body);
-        [Some(&self.body), next, result].into_iter().flatten().map(Body::len).sum()
+        let versions = [Some(&self.version), self.next.as_ref()];
+        let contents = versions.into_iter().flatten().map(|version| version.content.len());
+        contents.chain(result.map(Body::len)).sum()
     }
 
     /// Returns a waiting job that has not failed. For stores, which set the other fields.
-    pub fn new(kind: Kind, id: JobId, body: Body, due: Timestamp, generation: Generation) -> Self {
+    pub fn new(kind: Kind, id: JobId, version: Version) -> Self {
         JobView {
             kind,
             id,
             state: JobState::Waiting,
-            body,
-            due,
-            priority: Priority::default(),
-            generation,
+            version,
             attempts: 0,
             lease: None,
             next: None,
@@ -174,7 +171,7 @@ impl JobView {
 
     /// Returns the generation of the newest put: the successor's, if there is one.
     pub fn newest_generation(&self) -> Generation {
-        self.next.as_ref().map_or(self.generation, |next| next.generation)
+        self.next.as_ref().unwrap_or(&self.version).generation
     }
 }
 
@@ -191,20 +188,6 @@ pub struct LeaseView {
     pub cancelled: bool,
     /// The fencing token of the lease. 0 in a view that was read from an export.
     pub fence: Fence,
-}
-
-/// The successor of a leased job: the put that was made while the job was leased. It runs after
-/// the lease has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SuccessorView {
-    /// The payload.
-    pub body: Body,
-    /// The earliest time at which the successor is due.
-    pub due: Timestamp,
-    /// The priority.
-    pub priority: Priority,
-    /// The generation of the put.
-    pub generation: Generation,
 }
 
 /// How a job was done.

@@ -84,6 +84,7 @@ mod task;
 mod time;
 #[cfg(feature = "serde")]
 pub mod transfer;
+mod version;
 mod worker;
 
 pub use claim::{
@@ -100,9 +101,7 @@ pub use cron::{
     Ticked,
 };
 pub use error::{ChangeError, Invalid, PutAllError, PutError, SettleError, StoreError};
-pub use job::{
-    Body, DoneView, FailedAttempt, JobState, JobView, LeaseView, SuccessorView, kept_error,
-};
+pub use job::{Body, DoneView, FailedAttempt, JobState, JobView, LeaseView, kept_error};
 pub use layered::{Layered, StoreMethod};
 pub use memory::MemoryStore;
 pub use names::{JobId, Kind, WorkerName};
@@ -121,6 +120,7 @@ pub use store::{BatchResults, Store, StoreFuture};
 #[cfg(feature = "serde")]
 pub use task::Task;
 pub use time::{Due, Timestamp, WallClock};
+pub use version::{Content, Version};
 pub use worker::{JobFailure, JobOutcome, JobRun, JobWorker, RunningJob, RunningJobs};
 
 // What handlers, callbacks and tests need of the core, so that this crate is the only dependency.

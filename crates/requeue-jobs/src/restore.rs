@@ -70,12 +70,12 @@ impl Arrival {
     /// successor. Fails if the view is inconsistent or exceeds a limit.
     ///
     /// ```
-    /// use requeue_jobs::{Arrival, Body, Fence, Generation, JobId, JobState, JobView, Kind, LeaseView};
-    /// use requeue_jobs::{Timestamp, WorkerName};
+    /// use requeue_jobs::{Arrival, Fence, JobId, JobState, JobView, Kind, LeaseView};
+    /// use requeue_jobs::{Timestamp, Version, WorkerName};
     ///
     /// let at = Timestamp::from_millis;
     /// let (kind, id) = (Kind::new("mail")?, JobId::new("a")?);
-    /// let mut job = JobView::new(kind, id, Body::default(), at(1000), Generation(1));
+    /// let mut job = JobView::new(kind, id, Version { due: at(1000), ..Version::default() });
     /// job.state = JobState::Leased;
     /// let worker = WorkerName::new("w")?;
     /// let (claimed_at, ends_at) = (at(2000), at(32_000));
@@ -83,7 +83,7 @@ impl Arrival {
     /// job.lease = Some(LeaseView { worker, claimed_at, ends_at, cancelled, fence });
     ///
     /// let arrival = Arrival::of(job, at(5000))?.expect("it was not cancelled");
-    /// assert_eq!((arrival.job.state, arrival.job.due), (JobState::Waiting, at(32_000)));
+    /// assert_eq!((arrival.job.state, arrival.job.version.due), (JobState::Waiting, at(32_000)));
     /// # Ok::<(), requeue_jobs::Invalid>(())
     /// ```
     pub fn of(mut job: JobView, now: Timestamp) -> Result<Option<Arrival>, Invalid> {
@@ -94,7 +94,7 @@ impl Arrival {
         let mut floor = Timestamp::default();
         // A view does not contain the end of the backoff. The due time is never before it.
         if job.attempts > 0 && !matches!(job.state, JobState::Dead | JobState::Done) {
-            floor = job.due;
+            floor = job.version.due;
         }
         if let Some(lease) = job.lease.take() {
             match job.next.take() {
@@ -104,21 +104,19 @@ impl Arrival {
                     if lease.cancelled {
                         // A new job, created when it was put.
                         let updated_at = job.updated_at;
-                        job = JobView::new(job.kind, job.id, next.body, next.due, next.generation);
-                        job.priority = next.priority;
+                        job = JobView::new(job.kind, job.id, next);
                         (job.created_at, job.updated_at) = (updated_at, updated_at);
                     } else {
-                        (job.body, job.due, job.generation) =
-                            (next.body, next.due, next.generation);
-                        job.priority = next.priority;
+                        job.version = next;
                     }
                 }
             }
             // Its worker may still be running, and this store cannot know.
-            (floor, job.due) = (lease.ends_at, job.due.max(lease.ends_at));
+            floor = lease.ends_at;
+            job.version.due = job.version.due.max(floor);
         }
         if !matches!(job.state, JobState::Dead | JobState::Done) {
-            job.state = if job.due <= now { JobState::Ready } else { JobState::Waiting };
+            job.state = if job.version.due <= now { JobState::Ready } else { JobState::Waiting };
         }
         Ok(Some(Arrival { job, floor }))
     }
@@ -134,7 +132,7 @@ fn check(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
         "a dead job has a time of death, and no other has"
     } else if (job.state == JobState::Done) != job.done.is_some() {
         "a done job was done by a worker at some time, and no other was"
-    } else if job.done.is_some() && !(job.body.is_empty() && job.failures.is_empty()) {
+    } else if job.done.is_some() && !(job.version.content.is_empty() && job.failures.is_empty()) {
         "a done job has no body and no failures"
     } else {
         ""
@@ -142,7 +140,7 @@ fn check(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
     if !reason.is_empty() {
         return Err(Invalid::InconsistentJob { id: job.id.clone(), reason });
     }
-    check_restored("the generation", job.newest_generation().0.max(job.generation.0))?;
+    check_restored("the generation", job.newest_generation().0.max(job.version.generation.0))?;
     let (what, count) = ("failed attempts of a job", job.failures.len());
     if count > KEPT_ATTEMPTS {
         return Err(Invalid::TooMany { what, count, limit: KEPT_ATTEMPTS });
@@ -166,7 +164,7 @@ fn check_times(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
     });
     let next = job.next.iter().map(|next| ("the successor's due time", next.due));
     let times = [
-        ("the due time", job.due),
+        ("the due time", job.version.due),
         ("the time of creation", job.created_at),
         ("the time of the last change", job.updated_at),
         ("the time of death", job.died_at.unwrap_or_default()),

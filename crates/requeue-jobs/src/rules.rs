@@ -7,11 +7,11 @@
 //!
 //! ```
 //! use requeue_jobs::rules::{List, Position, Record};
-//! use requeue_jobs::{Body, Generation, Timestamp};
+//! use requeue_jobs::{Timestamp, Version};
 //!
 //! let (now, due) = (Timestamp::from_millis(1000), Timestamp::from_millis(5000));
-//! let record = Record::new(Body::default(), due, Generation(1), 7, now);
-//! let list = List::Pending(record.priority);
+//! let record = Record::new(Version { due, ..Version::default() }, 7, now);
+//! let list = List::Pending(record.version.priority);
 //! assert_eq!(record.position(), (list, Position { at: due, seq: 7 }));
 //! ```
 
@@ -19,6 +19,7 @@ mod claim;
 mod job_table;
 mod kind;
 mod kinds;
+mod merge;
 mod page;
 mod rate;
 mod record;

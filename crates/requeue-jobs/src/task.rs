@@ -78,8 +78,8 @@ impl Jobs {
     /// let jobs = Jobs::new(Arc::new(MemoryStore::new()));
     /// jobs.put_task(&Close { order: 7 }).priority(9).if_absent().await?;
     /// let job = jobs.get(Close::KIND, "order-7").await?.expect("it was put");
-    /// assert_eq!(job.body.bytes(), br#"{"order":7}"#);
-    /// assert_eq!(job.body.content_type(), "application/json");
+    /// assert_eq!(job.body().bytes(), br#"{"order":7}"#);
+    /// assert_eq!(job.body().content_type(), "application/json");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```

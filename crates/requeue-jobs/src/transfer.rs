@@ -17,7 +17,7 @@
 //! assert_eq!((done.kinds, done.jobs, done.kept), (1, 1, 0));
 //!
 //! let job = Jobs::new(Arc::new(new)).get("mail", "a").await?.expect("the job was imported");
-//! assert_eq!(job.body.bytes(), b"hello");
+//! assert_eq!(job.body().bytes(), b"hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
 //! ```

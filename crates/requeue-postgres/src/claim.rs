@@ -9,8 +9,8 @@ use crate::text::escape;
 use requeue_jobs::limits::{MAX_BATCH, MAX_BODY_LEN, MAX_RESULT_BYTES};
 use requeue_jobs::rules::{ClaimRoom, check_count};
 use requeue_jobs::{
-    Claim, Claimed, ClaimedJob, Fence, Generation, JobId, Kind, Receipt, StoreError, Timestamp,
-    check_lease,
+    Claim, Claimed, ClaimedJob, Fence, Generation, JobId, Kind, Priority, Receipt, StoreError,
+    Timestamp, Version, check_lease,
 };
 use std::time::Duration;
 use tokio_postgres::Row;
@@ -65,7 +65,7 @@ impl Shared {
         let look = self.marks.look(kind.number, Purpose::Claim);
         let asked = room.jobs;
         let test = self.test_time();
-        let used: usize = claimed.jobs.iter().map(|job| job.body.len()).sum();
+        let used: usize = claimed.jobs.iter().map(|job| job.version.content.body.len()).sum();
         let bytes = MAX_RESULT_BYTES.saturating_sub(used) as i64;
         let lease = claim.lease.map(stored_duration);
         let worker = escape(claim.worker.as_str());
@@ -144,7 +144,7 @@ impl Shared {
         self.marks.looked(&look, reached, Some(now), Some(took));
         let is_empty = jobs.is_empty();
         for (_, job) in jobs {
-            room.size.add(job.body.len());
+            room.size.add(job.version.content.body.len());
             room.jobs = room.jobs.saturating_sub(1);
             claimed.jobs.push(job);
         }
@@ -217,11 +217,18 @@ fn job(
     let due: i64 = row.get(1);
     let fence = Fence(number(row.get(5)));
     let receipt = Receipt::new(kind.clone(), id, fence, nonce);
-    let body = body(row.get(7), row.get(6))?;
-    let mut job = ClaimedJob::new(receipt, body, Generation(number(row.get(2))));
-    job.due = time(due);
-    job.attempt = row.get::<_, i32>(3).cast_unsigned().saturating_add(1);
-    job.lease_ends_at = ends_at;
-    job.created_at = time(row.get(4));
+    let version = Version {
+        content: body(row.get(7), row.get(6))?.into(),
+        due: time(due),
+        priority: Priority::default(),
+        generation: Generation(number(row.get(2))),
+    };
+    let job = ClaimedJob {
+        receipt,
+        version,
+        attempt: row.get::<_, i32>(3).cast_unsigned().saturating_add(1),
+        lease_ends_at: ends_at,
+        created_at: time(row.get(4)),
+    };
     Ok((job, (due, row.get(8))))
 }

@@ -59,7 +59,7 @@ impl JobsTable {
 
     fn insert(&mut self, id: JobId, record: Box<Record>) {
         let (list, position) = record.position();
-        self.priorities.insert(record.priority);
+        self.priorities.insert(record.version.priority);
         self.lists.insert((list.index(), position, id.clone()));
         self.jobs.insert(id, record);
     }

@@ -4,8 +4,8 @@ use crate::columns::StoredJob;
 use crate::text::{escape, unescape};
 use requeue_jobs::rules::{Lease, Record, Status, Successor};
 use requeue_jobs::{
-    Body, DoneView, FailedAttempt, Fence, Generation, JobId, Priority, StoreError, Timestamp,
-    WorkerName,
+    Body, Content, DoneView, FailedAttempt, Fence, Generation, JobId, Priority, StoreError,
+    Timestamp, Version, WorkerName,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -93,16 +93,17 @@ pub(crate) fn read(row: &Row, skip: usize) -> Result<(JobId, Record), StoreError
         LEASED..DEAD => {
             let next = match row.next_generation {
                 None => None,
-                Some(generation) => Some(Successor {
-                    body: body(
-                        row.next_body.unwrap_or_default(),
-                        row.next_content_type.as_deref(),
-                    )?,
-                    due: time(required(row.next_due, "a successor without a due time")?),
-                    priority: priority(row.next_priority.unwrap_or(0))?,
-                    generation: Generation(number(generation)),
-                    put_at: time(required(row.next_put_at, "a successor without a time")?),
-                }),
+                Some(generation) => {
+                    let content_type = row.next_content_type.as_deref();
+                    let version = Version {
+                        content: body(row.next_body.unwrap_or_default(), content_type)?.into(),
+                        due: time(required(row.next_due, "a successor without a due time")?),
+                        priority: priority(row.next_priority.unwrap_or(0))?,
+                        generation: Generation(number(generation)),
+                    };
+                    let put_at = time(required(row.next_put_at, "a successor without a time")?);
+                    Some(Successor { version, put_at })
+                }
             };
             let lease = Lease {
                 fence: Fence(number(required(row.fence, "a lease without a fence")?)),
@@ -130,10 +131,12 @@ pub(crate) fn read(row: &Row, skip: usize) -> Result<(JobId, Record), StoreError
         _ => (Status::Pending, body(row.body.unwrap_or_default(), content_type)?),
     };
     let record = Record {
-        body: own,
-        generation: Generation(number(row.generation)),
-        due: time(row.due.unwrap_or(row.at)),
-        priority: priority(row.priority.unwrap_or(0))?,
+        version: Version {
+            content: own.into(),
+            due: time(row.due.unwrap_or(row.at)),
+            priority: priority(row.priority.unwrap_or(0))?,
+            generation: Generation(number(row.generation)),
+        },
         seq: number(row.place),
         attempts: row.attempts.unwrap_or(0).cast_unsigned(),
         deaths: row.deaths.unwrap_or(0).cast_unsigned(),
@@ -167,7 +170,7 @@ fn failures(text: &str) -> Result<Vec<FailedAttempt>, StoreError> {
 
 /// The number of the list that a job is in.
 pub(crate) fn list_of(record: &Record) -> i16 {
-    let priority = i16::from(record.priority.get());
+    let priority = i16::from(record.version.priority.get());
     match &record.status {
         Status::Pending => priority,
         Status::Leased(_) => LEASED + priority,
@@ -185,10 +188,7 @@ fn unless<T: PartialEq>(value: T, usual: T) -> Option<T> {
 pub(crate) fn stored<'a>(id: &JobId, record: &'a Record, before: Option<&Record>) -> StoredJob<'a> {
     // A forgotten field does not compile.
     let Record {
-        body,
-        generation,
-        due,
-        priority,
+        version,
         seq,
         attempts,
         deaths,
@@ -199,6 +199,7 @@ pub(crate) fn stored<'a>(id: &JobId, record: &'a Record, before: Option<&Record>
         created_at,
         updated_at,
     } = record;
+    let Version { content: Content { body }, due, priority, generation } = version;
     let (_, position) = record.position();
     let (mut lease, mut done) = (None, None);
     match status {
@@ -210,7 +211,7 @@ pub(crate) fn stored<'a>(id: &JobId, record: &'a Record, before: Option<&Record>
     let claimed_at = lease.map(|lease| lease.claimed_at).or(done.map(|done| done.started_at));
     let worker = lease.map(|lease| &lease.worker).or(done.map(|done| &done.worker));
     let result = done.and_then(|done| done.result.as_ref());
-    let is_same = before.is_some_and(|before| before.body.bytes() == body.bytes());
+    let is_same = before.is_some_and(|before| before.version.content.body.bytes() == body.bytes());
     StoredJob {
         list: list_of(record),
         priority: unless(priority.get().into(), 0),
@@ -235,17 +236,17 @@ pub(crate) fn stored<'a>(id: &JobId, record: &'a Record, before: Option<&Record>
         nonce: lease.map(|lease| lease.nonce.cast_signed()),
         claimed_at: claimed_at.map(stored_time),
         cancelled: lease.and_then(|lease| lease.cancelled.then_some(true)),
-        next_generation: next.map(|next| stored_number(next.generation.0)),
-        next_due: next.map(|next| stored_time(next.due)),
+        next_generation: next.map(|next| stored_number(next.version.generation.0)),
+        next_due: next.map(|next| stored_time(next.version.due)),
         next_put_at: next.map(|next| stored_time(next.put_at)),
-        next_priority: next.map(|next| next.priority.get().into()),
+        next_priority: next.map(|next| next.version.priority.get().into()),
         id: escape(id.as_str()).into_owned(),
         worker: worker.map(|worker| escape(worker.as_str()).into_owned()),
         content_type: stored_type(result.unwrap_or(body)),
-        next_content_type: next.and_then(|next| stored_type(&next.body)),
+        next_content_type: next.and_then(|next| stored_type(&next.version.content.body)),
         failures: (!failures.is_empty()).then(|| failures_text(failures)),
         body: (!is_same).then(|| body.bytes()),
-        next_body: next.map(|next| next.body.bytes()),
+        next_body: next.map(|next| next.version.content.body.bytes()),
         result: result.map(Body::bytes),
     }
 }

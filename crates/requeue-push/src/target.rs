@@ -71,7 +71,7 @@ impl Delivery {
     /// It contains no full stop, which Standard Webhooks requires of ids that users choose.
     pub fn message_id(&self) -> String {
         let (kind, id) = (id_part(self.job.kind().as_str()), id_part(self.job.id().as_str()));
-        format!("{kind}/{id}/{}", self.job.generation)
+        format!("{kind}/{id}/{}", self.job.version.generation)
     }
 
     /// Returns the headers that describe the job to every target. Their values are visible ASCII.
@@ -81,7 +81,7 @@ impl Delivery {
             ("requeue-kind", job.kind().to_string()),
             ("requeue-id", header_text(job.id().as_str())),
             ("requeue-attempt", job.attempt.to_string()),
-            ("requeue-due", show_time(job.due)),
+            ("requeue-due", show_time(job.version.due)),
             ("requeue-fence", job.receipt.fence().0.to_string()),
         ]
     }

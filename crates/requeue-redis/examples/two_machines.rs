@@ -220,7 +220,7 @@ async fn handle(worker_name: &str, job: &ClaimedJob, day: Duration) -> Result<Ou
         "order.remind" => {
             println!(
                 "{worker_name}: {order} is reminded of {}",
-                std::str::from_utf8(job.body.bytes())?
+                std::str::from_utf8(job.body().bytes())?
             );
         }
         "order.close" => {

@@ -12,7 +12,7 @@ use requeue_jobs::limits::{MAX_BATCH, MAX_COUNTER, MAX_RESULT_BYTES};
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{
     Claim, Claimed, ClaimedJob, ExpiredLease, Fence, Invalid, JobId, Kind, Receipt, StoreError,
-    Timestamp, WorkerName, check_lease,
+    Timestamp, Version, WorkerName, check_lease,
 };
 use std::cell::LazyCell;
 use std::ops::Deref;
@@ -143,14 +143,17 @@ impl Deployment {
             match read_job(&keys, id, &due, record, past) {
                 Ok(job) => {
                     let receipt = Receipt::new(kind.clone(), job.id, Fence(fence), claim.nonce);
-                    let record = job.record;
-                    room.bytes = room.bytes.saturating_sub(record.body.len());
-                    let mut claimed_job = ClaimedJob::new(receipt, record.body, record.generation);
-                    (claimed_job.due, claimed_job.priority) = (job.due, record.priority);
-                    claimed_job.attempt = job.attempt;
-                    claimed_job.lease_ends_at = ends_at;
-                    claimed_job.created_at = record.created_at;
-                    claimed.jobs.push(claimed_job);
+                    let Record { generation, created_at, priority, body, .. } = job.record;
+                    room.bytes = room.bytes.saturating_sub(body.len());
+                    let version =
+                        Version { content: body.into(), due: job.due, priority, generation };
+                    claimed.jobs.push(ClaimedJob {
+                        receipt,
+                        version,
+                        attempt: job.attempt,
+                        lease_ends_at: ends_at,
+                        created_at,
+                    });
                 }
                 Err(error) => claimed.errors.push((kind.clone(), error)),
             }

@@ -3,7 +3,7 @@
 use crate::keys::Keys;
 use requeue_jobs::{
     Body, DoneView, FailedAttempt, Fence, Generation, JobId, JobState, JobView, Kind, LeaseView,
-    Missed, Priority, Receipt, Schedule, StoreError, SuccessorView, Timestamp, WorkerName,
+    Missed, Priority, Receipt, Schedule, StoreError, Timestamp, Version, WorkerName,
 };
 use std::sync::Arc;
 
@@ -169,16 +169,16 @@ impl Record {
     }
 
     pub(crate) fn write(job: &JobView) -> Vec<u8> {
-        let mut out = Vec::with_capacity(job.body.len() + 32);
-        push_number(&mut out, job.generation.0, COUNTER);
+        let mut out = Vec::with_capacity(job.body().len() + 32);
+        push_number(&mut out, job.version.generation.0, COUNTER);
         push_time(&mut out, job.created_at);
         push_time(&mut out, job.updated_at);
         let flags = out.len();
         match job.done.as_ref().map(|done| done.result.as_ref()) {
-            None => out.extend(content(&job.body, job.priority)),
-            Some(None) => out.push(job.priority.get() << PRIORITY_SHIFT),
+            None => out.extend(content(job.body(), job.version.priority)),
+            Some(None) => out.push(job.version.priority.get() << PRIORITY_SHIFT),
             Some(Some(result)) => {
-                out.extend(content(result, job.priority));
+                out.extend(content(result, job.version.priority));
                 out[flags] |= HAS_RESULT;
             }
         }
@@ -219,7 +219,7 @@ impl Past {
         let mut out = Vec::new();
         push_number(&mut out, job.attempts.into(), 4);
         push_number(&mut out, job.deaths.into(), 4);
-        for time in [floor, job.created_at, job.due, job.updated_at] {
+        for time in [floor, job.created_at, job.version.due, job.updated_at] {
             push_time(&mut out, time);
         }
         out.push(job.failures.len() as u8);
@@ -274,8 +274,9 @@ impl StoredJob {
             true => Past::default(),
             false => Past::read(&self.past).map_err(in_key(keys.past()))?,
         };
-        let mut view = JobView::new(kind.clone(), self.id.clone(), body, self.at, generation);
-        (view.state, view.priority) = (self.state, priority);
+        let version = Version { content: body.into(), due: self.at, priority, generation };
+        let mut view = JobView::new(kind.clone(), self.id.clone(), version);
+        view.state = self.state;
         (view.attempts, view.deaths, view.failures) = (past.attempts, past.deaths, past.failures);
         (view.created_at, view.updated_at) = (created_at, updated_at.max(past.updated_at));
         match self.state {
@@ -284,12 +285,12 @@ impl StoredJob {
                 self.read_lease(&mut view).map_err(in_key(keys.lease()))?;
                 view.next = self.read_next().map_err(in_key(keys.next()))?;
             }
-            JobState::Dead => (view.due, view.died_at) = (past.due, Some(self.at)),
+            JobState::Dead => (view.version.due, view.died_at) = (past.due, Some(self.at)),
             JobState::Done => {
                 let mut input = Input(&past.rest);
                 let mut read = || Ok((input.time()?, input.worker(input.0.len())?));
                 let (started_at, worker) = read().map_err(in_key(keys.past()))?;
-                view.due = past.due;
+                view.version.due = past.due;
                 view.done = Some(DoneView { worker, started_at, done_at: self.at, result });
             }
         }
@@ -300,7 +301,7 @@ impl StoredJob {
         let mut input = Input(&self.lease);
         let fence = Fence(input.number(COUNTER)?);
         input.take(8)?;
-        view.due = input.time()?;
+        view.version.due = input.time()?;
         let claimed_at = input.time()?;
         view.updated_at = input.time()?;
         let cancelled = input.take(1)?[0] == 1;
@@ -309,7 +310,7 @@ impl StoredJob {
         Ok(())
     }
 
-    fn read_next(&self) -> Result<Option<SuccessorView>, Damage> {
+    fn read_next(&self) -> Result<Option<Version>, Damage> {
         if self.next.is_empty() {
             return Ok(None);
         }
@@ -318,7 +319,7 @@ impl StoredJob {
         let generation = Generation(input.number(COUNTER)?);
         input.time()?;
         let (body, priority) = input.content()?;
-        Ok(Some(SuccessorView { body, due, priority, generation }))
+        Ok(Some(Version { content: body.into(), due, priority, generation }))
     }
 }
 
@@ -392,14 +393,18 @@ mod tests {
             let content_type = ["text/plain", "image/x-odd", ""][random.below(3)];
             let body = Body::new(random_bytes(&mut random, 50), content_type).expect("a body");
             let due = Timestamp::from_millis(5);
-            let mut job = JobView::new(kind.clone(), id.clone(), body.clone(), due, Generation(9));
+            let mut job = JobView::new(
+                kind.clone(),
+                id.clone(),
+                Version::new(body.clone(), due, Generation(9)),
+            );
             let worker = WorkerName::new("w").expect("a name");
             let error = Some(Arc::from("why"));
             job.failures = vec![FailedAttempt { worker, started_at: due, ended_at: due, error }; 3];
             let mut lease = vec![0; 33];
             lease.extend([1, b'w']);
             let next = [&[0; 19][..], &content(&body, Priority::MAX)].concat();
-            job.priority = Priority::MAX;
+            job.version.priority = Priority::MAX;
             let schedule = schedule(id.clone(), body.clone());
             let (result, started_at, done_at) = (Some(body.clone()), due, due);
             let mut done = job.clone();

@@ -77,7 +77,9 @@ impl Deployment {
     ) -> Result<Vec<Result<Restored, StoreError>>, StoreError> {
         let reply = self.make(&SCRIPTS.restore, &kind, |cmd| {
             cmd.arg(generation.0).arg(fence.0);
-            cmd.arg(levels(jobs.iter().flat_map(|job| &job.arrival).map(|to| to.job.priority)));
+            cmd.arg(levels(
+                jobs.iter().flat_map(|job| &job.arrival).map(|to| to.job.version.priority),
+            ));
             for RestoredJob { id, newest, arrival, .. } in &jobs {
                 cmd.arg(id.as_str()).arg(newest.0);
                 match arrival {
@@ -86,7 +88,7 @@ impl Deployment {
                         let (state, at) = match (&job.done, job.died_at) {
                             (Some(done), _) => ("o", done.done_at),
                             (None, Some(died_at)) => ("d", died_at),
-                            (None, None) => ("p", job.due),
+                            (None, None) => ("p", job.version.due),
                         };
                         cmd.arg(state).arg(at.as_millis()).arg(Record::write(job));
                         cmd.arg(past(job, *floor))

@@ -79,7 +79,7 @@ impl BulkFilter {
         let is_in_group =
             |group: &String| last_error(job).is_some_and(|error| error_group(error) == *group);
         let died = |before| job.died_at.is_some_and(|at| at < before);
-        self.priority.is_none_or(|priority| job.priority == priority)
+        self.priority.is_none_or(|priority| job.version.priority == priority)
             && self.expired.is_none_or(|expired| is_expired(job) == expired)
             && self.died_before.is_none_or(died)
             && self.error.as_ref().is_none_or(has_error)

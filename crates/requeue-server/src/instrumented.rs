@@ -148,7 +148,7 @@ impl Layered for InstrumentedStore {
         Box::pin(async move {
             let kind = restore.kind.clone();
             let jobs: Vec<_> =
-                restore.jobs.iter().map(|job| (job.id.clone(), job.generation)).collect();
+                restore.jobs.iter().map(|job| (job.id.clone(), job.version.generation)).collect();
             let results = self.timed(StoreMethod::Restore, self.store.restore(restore)).await?;
             self.record_restored(&kind, &jobs, &results);
             Ok(results)

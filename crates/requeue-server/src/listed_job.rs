@@ -18,8 +18,9 @@ impl ListedJob {
     /// Drops the bodies that are longer than `body_limit`, if there is one.
     pub(crate) fn new(mut job: JobView, body_limit: Option<usize>) -> Self {
         let limit = body_limit.unwrap_or(usize::MAX);
-        let body_bytes = leave_out(&mut job.body, limit);
-        let next_bytes = job.next.as_mut().and_then(|next| leave_out(&mut next.body, limit));
+        let body_bytes = leave_out(&mut job.version.content.body, limit);
+        let next_bytes =
+            job.next.as_mut().and_then(|next| leave_out(&mut next.content.body, limit));
         let result = job.done.as_mut().and_then(|done| done.result.as_mut());
         let result_bytes = result.and_then(|result| leave_out(result, limit));
         ListedJob { job, body_bytes, next_bytes, result_bytes }
@@ -65,13 +66,13 @@ fn leave_out(body: &mut Body, limit: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{Generation, JobId, Kind, Timestamp};
+    use requeue_jobs::{Generation, JobId, Kind, Timestamp, Version};
 
     #[test]
     fn a_body_that_is_left_out_takes_no_memory() {
         let (kind, id) = (Kind::new("mail").expect("a kind"), JobId::new("a").expect("an id"));
         let body = Body::octets(vec![b'x'; 1000]).expect("a body");
-        let job = JobView::new(kind, id, body, Timestamp::default(), Generation(1));
+        let job = JobView::new(kind, id, Version::new(body, Timestamp::default(), Generation(1)));
         let all = ListedJob::new(job.clone(), None);
         let exact = ListedJob::new(job.clone(), Some(1000));
         let without = ListedJob::new(job.clone(), Some(999));

@@ -196,7 +196,7 @@ pub(crate) trait Weighed {
 
 impl Weighed for ClaimedJob {
     fn weight(&self) -> usize {
-        JOB_BYTES + self.id().as_str().len() + self.body.len()
+        JOB_BYTES + self.id().as_str().len() + self.body().len()
     }
 }
 

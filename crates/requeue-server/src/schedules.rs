@@ -279,7 +279,7 @@ mod tests {
         clock.advance(ScheduleTicker::REPAIR_INTERVAL);
         assert!(ScheduleTicker::REPAIR_INTERVAL < MINUTE);
         poll();
-        assert_eq!(timer().map(|timer| timer.due), Some(before.due));
+        assert_eq!(timer().map(|timer| timer.version.due), Some(before.version.due));
         assert_eq!(problems(), [TIMERS_MISSING]);
         clock.advance(MINUTE);
         poll();

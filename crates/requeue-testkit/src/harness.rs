@@ -267,7 +267,7 @@ impl Harness {
         self.set(|settings| settings.max_attempts = 1).await;
         let generation = self.put(put).await.generation;
         let job = self.claim().await;
-        assert_eq!(job.generation, generation, "no other job is ready");
+        assert_eq!(job.version.generation, generation, "no other job is ready");
         assert_eq!(self.retry(&job, secs(0)).await, Settled::Dead);
         self.set(|settings| settings.max_attempts = attempts).await;
     }

@@ -326,7 +326,7 @@ fn jobs_of(model: &Model, now: Timestamp) -> Vec<JobView> {
 /// The contract does not specify the due time of a dead job.
 fn without_due_of_dead(mut job: JobView) -> JobView {
     if job.state == JobState::Dead {
-        job.due = Timestamp::default();
+        job.version.due = Timestamp::default();
     }
     job
 }

@@ -16,7 +16,7 @@ use requeue_jobs::{
     Change, ChangeError, ChangeKind, Changed, Claim, Claimed, ClaimedJob, Condition, ExpiredLease,
     Fence, Generation, JobId, JobState, JobView, Kind, Mode, Placed, Put, PutError, PutOutcome,
     Reaped, Receipt, Reschedule, Retention, Schedule, Settings, Settle, SettleError, Settled,
-    Settlement, Timestamp, kept_error,
+    Settlement, Timestamp, Version, kept_error,
 };
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -125,8 +125,8 @@ impl Model {
             None => {
                 let due = job::merged(put.mode, due, None, now, now);
                 let (kind, id) = (put.kind.clone(), put.id.clone());
-                let mut view = JobView::new(kind, id, put.body.clone(), due, generation);
-                view.priority = put.priority;
+                let (content, priority) = (put.body.clone().into(), put.priority);
+                let view = JobView::new(kind, id, Version { content, due, priority, generation });
                 self.jobs.push(Job::new(view, place, now, now));
                 PutOutcome::Created
             }
@@ -211,7 +211,7 @@ impl Model {
         let ageing = facts.and_then(|facts| facts.settings.ageing);
         let level = |job: &Job| {
             let (ready_since, _) = job.position()?;
-            let mut level = u64::from(job.view.priority.get());
+            let mut level = u64::from(job.view.version.priority.get());
             if let Some(ageing) = ageing {
                 level +=
                     (now.saturating_since(ready_since).as_millis() / ageing.as_millis()) as u64;
@@ -271,19 +271,19 @@ impl Model {
         let ended_at = job.lease_ends_at().expect("only a leased job expires");
         let next = job.fail(ended_at, None, now);
         // There is no backoff after an expiry.
-        job.view.due = ended_at;
-        let priority = job.view.priority;
+        job.view.version.due = ended_at;
+        let priority = job.view.version.priority;
         if let Some(next) = next {
             let due = if next.due > now { next.due } else { ended_at };
             job.take_over(next, due, place);
         }
-        let same = job.view.priority == priority;
+        let same = job.view.version.priority == priority;
         if self.dies(at, now) {
             expired.last_mut().expect("it was just added").died = true;
             return false;
         }
         // With another priority it is no longer necessarily the first.
-        same && self.jobs[at].view.due <= now
+        same && self.jobs[at].view.version.due <= now
     }
 
     /// Returns whether its attempts are used up. If so, the job is dead now.
@@ -303,9 +303,7 @@ impl Model {
         let old = self.jobs.remove(at);
         if let (Some(next), Some(put_at)) = (old.view.next, old.next_put_at) {
             let JobView { kind, id, .. } = old.view;
-            let mut view = JobView::new(kind, id, next.body, next.due, next.generation);
-            view.priority = next.priority;
-            self.jobs.push(Job::new(view, place, put_at, now));
+            self.jobs.push(Job::new(JobView::new(kind, id, next), place, put_at, now));
         }
     }
 
@@ -343,12 +341,12 @@ impl Model {
                 Settled::Extended(job.extend(wanted))
             }
             Settlement::RequeueAfter(delay) if job.view.next.is_none() => {
-                let JobView { kind, id, body, priority, .. } = job.view.clone();
+                let JobView { kind, id, version, .. } = job.view.clone();
                 self.jobs.remove(at);
-                let generation = self.next_generation(&kind, assigned);
-                let mut view = JobView::new(kind, id, body, now.saturating_add(*delay), generation);
-                view.priority = priority;
-                let mut again = Job::new(view, place, now, now);
+                let (due, generation) =
+                    (now.saturating_add(*delay), self.next_generation(&kind, assigned));
+                let version = Version { due, generation, ..version };
+                let mut again = Job::new(JobView::new(kind, id, version), place, now, now);
                 again.first_put_at = None;
                 self.jobs.push(again);
                 Settled::Done
@@ -374,8 +372,8 @@ impl Model {
             }
             Settlement::Release => {
                 if let Some(next) = job.unlease() {
-                    job.view.priority = next.priority;
-                    job.replace(next.body, next.due, next.generation, place, now);
+                    job.view.version.priority = next.priority;
+                    job.replace(next.content.body, next.due, next.generation, place, now);
                 }
                 Settled::Released
             }
@@ -387,8 +385,9 @@ impl Model {
                     Some(next) => {
                         job.view.deaths += 1;
                         job.revive(next.due, place, now);
-                        (job.view.body, job.view.generation) = (next.body, next.generation);
-                        (job.view.priority, job.first_put_at) = (next.priority, put_at);
+                        (job.view.version.content.body, job.view.version.generation) =
+                            (next.content.body, next.generation);
+                        (job.view.version.priority, job.first_put_at) = (next.priority, put_at);
                     }
                 }
                 Settled::Dead
@@ -407,7 +406,7 @@ impl Model {
                     let due = next.due.max(until);
                     job.take_over(next, due, place);
                 }
-                let due = job.view.due;
+                let due = job.view.version.due;
                 if self.dies(at, now) { Settled::Dead } else { Settled::RetryAt(due) }
             }
         })
@@ -455,7 +454,7 @@ impl Model {
             (ChangeKind::RunNow, _) => {
                 job.floor = Timestamp::default();
                 job.view.updated_at = now;
-                if job.view.due > now {
+                if job.view.version.due > now {
                     job.move_to(now, place);
                 }
                 Ok(Changed::Ready)
@@ -499,7 +498,7 @@ impl Model {
                     true => Choice::Behind,
                     false => Choice::Next,
                 };
-                let priority = |job: &Job| Some(job.view.priority.get().into());
+                let priority = |job: &Job| Some(job.view.version.priority.get().into());
                 let first = self.first_of(priority, choice, |job| {
                     job.view.kind == kind && job.lease_ends_at().is_some_and(|end| end <= now)
                 });

@@ -159,7 +159,7 @@ async fn all_by_time(store: &dyn Store, mut query: TimeQuery) -> Result<Vec<JobV
 /// Returns the time by which [`Store::list_by_time`] orders a job.
 pub(crate) fn list_time(job: &JobView) -> Option<Timestamp> {
     match job.state {
-        JobState::Waiting | JobState::Ready => Some(job.due),
+        JobState::Waiting | JobState::Ready => Some(job.version.due),
         JobState::Leased => job.lease.as_ref().map(|lease| lease.ends_at),
         JobState::Dead => job.died_at,
         JobState::Done => job.done.as_ref().map(|done| done.done_at),

@@ -13,7 +13,7 @@ pub(crate) fn start(shop: &Shop) -> Result<RunningJobs, BoxError> {
     Ok(worker.spawn(move |run| {
         let shop = shop.clone();
         async move {
-            let order: i64 = str::from_utf8(run.job.body.bytes())?.parse()?;
+            let order: i64 = str::from_utf8(run.job.body().bytes())?.parse()?;
             match run.job.kind().as_str() {
                 REMIND => remind(&shop, order).await,
                 _ => close(&shop, order).await,

@@ -72,7 +72,7 @@ async fn an_order_that_is_committed_has_both_jobs() {
     for (kind, delay) in [(REMIND, shop.delays.remind), (CLOSE, shop.delays.close)] {
         let job = shop.jobs.get(kind, &job_id(1)).await.expect("the server runs");
         let job = job.expect("the job exists");
-        assert_eq!(job.due, job.created_at.saturating_add(delay));
+        assert_eq!(job.version.due, job.created_at.saturating_add(delay));
     }
 }
 

@@ -71,7 +71,7 @@ impl Queue for Requeue {
     async fn start(&mut self, workers: usize, handler: Handler) {
         let worker = JobWorker::new(&self.worker_jobs, [KIND], "bench").expect("short names");
         self.worker = Some(worker.concurrency(workers).spawn(move |run| {
-            handler(str::from_utf8(run.job.body.bytes()).expect("it was put as text"));
+            handler(str::from_utf8(run.job.body().bytes()).expect("it was put as text"));
             async { Ok(()) }
         }));
     }

@@ -129,7 +129,7 @@ impl Ours {
         let worker = JobWorker::new(&self.jobs, [KIND], "bench").expect("short names");
         let begun = begun.clone();
         worker.concurrency(concurrency).spawn(move |run| {
-            let body = str::from_utf8(run.job.body.bytes()).expect("it was put as text");
+            let body = str::from_utf8(run.job.body().bytes()).expect("it was put as text");
             let told = begun.send(job::lateness(body));
             async move { told.map_err(Into::into) }
         })

@@ -116,7 +116,7 @@ async fn handle(action: Action, context: TaskContext<State>) -> Result<JobOutcom
         "event": "start",
         "id": job.id().as_str(),
         "attempt": context.run.attempt,
-        "generation": job.generation.0,
+        "generation": job.version.generation.0,
         "fence": job.receipt.fence().0,
     }));
     let running = StopReporter(job.id().clone());
@@ -160,7 +160,7 @@ async fn handle(action: Action, context: TaskContext<State>) -> Result<JobOutcom
                 change = change.body(body.to_string()).content_type("application/json");
             }
             if if_own_generation {
-                change = change.if_generation(job.generation);
+                change = change.if_generation(job.version.generation);
             }
             let result = rescheduled(change.await)?;
             print(&json!({"event": "rescheduled", "id": id, "result": result}));

@@ -82,7 +82,7 @@ enum StopReason {
 impl Command {
     /// Runs the command for a job. Dropping the future kills the process group.
     pub(super) async fn run(&self, job: &ClaimedJob) -> io::Result<Ended> {
-        if [job.id().as_str(), job.body.content_type()].iter().any(|text| text.contains('\0')) {
+        if [job.id().as_str(), job.body().content_type()].iter().any(|text| text.contains('\0')) {
             let error =
                 "the id or content type contains a NUL, which no environment variable can contain";
             return Ok(Ended::NoGood(error.to_owned()));
@@ -90,7 +90,7 @@ impl Command {
         let mut child = self.start(job)?;
         // Dropped before the child, which is reaped after that.
         let mut group = ProcessGroup::of(child.id());
-        let feed = child.stdin.take().map(|stdin| tokio::spawn(feed(stdin, job.body.clone())));
+        let feed = child.stdin.take().map(|stdin| tokio::spawn(feed(stdin, job.body().clone())));
         let tail = Arc::new(StderrTail::default());
         let stderr = child.stderr.take().expect("stderr is piped");
         let copied = tokio::spawn(copy(stderr, Arc::clone(&tail)));
@@ -114,11 +114,11 @@ impl Command {
             .env("REQUEUE_KIND", job.kind().as_str())
             .env("REQUEUE_ID", job.id().as_str())
             .env("REQUEUE_ATTEMPT", job.attempt.to_string())
-            .env("REQUEUE_PRIORITY", job.priority.to_string())
-            .env("REQUEUE_GENERATION", job.generation.to_string())
-            .env("REQUEUE_DUE", times::show_time(job.due))
+            .env("REQUEUE_PRIORITY", job.version.priority.to_string())
+            .env("REQUEUE_GENERATION", job.version.generation.to_string())
+            .env("REQUEUE_DUE", times::show_time(job.version.due))
             .env("REQUEUE_RECEIPT", job.receipt.to_string())
-            .env("REQUEUE_CONTENT_TYPE", job.body.content_type())
+            .env("REQUEUE_CONTENT_TYPE", job.body().content_type())
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
@@ -349,7 +349,7 @@ mod tests {
         let kind = requeue_jobs::Kind::new("mail").unwrap();
         let id = requeue_jobs::JobId::new(id).unwrap();
         let receipt = requeue_jobs::Receipt::new(kind, id, requeue_jobs::Fence(1), 1);
-        ClaimedJob::new(receipt, requeue_jobs::Body::default(), requeue_jobs::Generation(1))
+        ClaimedJob::new(receipt, requeue_jobs::Body::default())
     }
 
     #[test]

@@ -161,7 +161,7 @@ fn event(word: &str, job: &ClaimedJob, more: &[(&str, Value)]) -> Value {
         "kind": job.kind().as_str(),
         "id": job.id().as_str(),
         "attempt": job.attempt,
-        "generation": job.generation.0,
+        "generation": job.version.generation.0,
     });
     for (name, value) in more {
         event[*name] = value.clone();

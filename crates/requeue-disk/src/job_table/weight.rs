@@ -37,11 +37,13 @@ impl Weight {
 /// The weight of a job.
 pub(super) fn weight(id: &JobId, record: &Record) -> usize {
     let next = match &record.status {
-        Status::Leased(lease) => 150 + lease.next.as_ref().map_or(0, |next| next.body.len()),
+        Status::Leased(lease) => {
+            150 + lease.next.as_ref().map_or(0, |next| next.version.content.len())
+        }
         Status::Done(done) => 150 + done.result.as_ref().map_or(0, Body::len),
         Status::Pending | Status::Dead { .. } => 0,
     };
     let failures = record.failures.iter();
     let failures = failures.map(|failure| 100 + failure.error.as_ref().map_or(0, |e| e.len()));
-    OVERHEAD + id.as_str().len() + record.body.len() + next + failures.sum::<usize>()
+    OVERHEAD + id.as_str().len() + record.version.content.len() + next + failures.sum::<usize>()
 }

@@ -114,7 +114,7 @@ fn swapped_ids_are_reported() {
 
 #[test]
 fn a_job_under_a_wrong_key_is_reported() {
-    let change = |writing: &mut Writing| writing.jobs[1].2.due = Timestamp::from_millis(5);
+    let change = |writing: &mut Writing| writing.jobs[1].2.version.due = Timestamp::from_millis(5);
     assert_wrong(change, &[("table-0000000001", "job \"b\" is stored under a wrong key")]);
     let change = |writing: &mut Writing| writing.jobs[2].0.list = List::Dead.index() as u8;
     let wrong = wrong_after(change);
@@ -123,7 +123,7 @@ fn a_job_under_a_wrong_key_is_reported() {
 
 #[test]
 fn numbers_that_were_never_assigned_are_reported() {
-    let change = |writing: &mut Writing| writing.jobs[1].2.generation.0 = 4;
+    let change = |writing: &mut Writing| writing.jobs[1].2.version.generation.0 = 4;
     assert_wrong(change, &[("table-0000000001", "a generation that was never assigned")]);
 }
 

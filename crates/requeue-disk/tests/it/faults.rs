@@ -450,7 +450,7 @@ impl TrackedStore {
         loop {
             let page = block_on(store.list(query.clone())).expect("reading goes on");
             for job in page.jobs {
-                assert_eq!(job.body.len(), self.body);
+                assert_eq!(job.body().len(), self.body);
                 found.insert(job.id.as_str().to_owned());
             }
             query.after = page.cursor;

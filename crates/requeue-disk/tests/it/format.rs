@@ -132,13 +132,13 @@ fn tell_job(text: &mut String, job: &JobView) {
         "{}: {:?}, due {}, generation {}, attempts {}, deaths {}, created {}, updated {}, {}",
         job.id,
         job.state,
-        job.due.as_millis(),
-        job.generation.0,
+        job.version.due.as_millis(),
+        job.version.generation.0,
         job.attempts,
         job.deaths,
         job.created_at.as_millis(),
         job.updated_at.as_millis(),
-        body(&job.body)
+        body(job.body())
     )
     .unwrap();
     if let Some(lease) = &job.lease {
@@ -148,7 +148,8 @@ fn tell_job(text: &mut String, job: &JobView) {
     }
     if let Some(next) = &job.next {
         let (due, generation) = (next.due.as_millis(), next.generation.0);
-        write!(text, ", next due {due}, generation {generation}, {}", body(&next.body)).unwrap();
+        write!(text, ", next due {due}, generation {generation}, {}", body(&next.content.body))
+            .unwrap();
         if next.priority > Priority::default() {
             write!(text, ", next priority {}", next.priority).unwrap();
         }
@@ -156,8 +157,8 @@ fn tell_job(text: &mut String, job: &JobView) {
     if let Some(died_at) = job.died_at {
         write!(text, ", died {}", died_at.as_millis()).unwrap();
     }
-    if job.priority > Priority::default() {
-        write!(text, ", priority {}", job.priority).unwrap();
+    if job.version.priority > Priority::default() {
+        write!(text, ", priority {}", job.version.priority).unwrap();
     }
     if let Some(done) = &job.done {
         let (from, to) = (done.started_at.as_millis(), done.done_at.as_millis());
@@ -293,13 +294,13 @@ fn work_goes_on_with_the_fixture() {
     let get = |id: &str| block_on(store.get(of.clone(), JobId::new(id).unwrap())).unwrap().unwrap();
     for with in ["tables", "log"] {
         let failed = format!("{with}-failed-once");
-        let due = get(&failed).due;
+        let due = get(&failed).version.due;
         assert!(put(&failed, Due::Now, Mode::Replace) > newest);
-        assert_eq!(get(&failed).due, due, "the end of its backoff was kept");
+        assert_eq!(get(&failed).version.due, due, "the end of its backoff was kept");
         let debounced = format!("{with}-debounced");
         let max_wait = Duration::from_secs(3 * 3600);
         put(&debounced, Due::After(Duration::from_secs(9 * 3600)), Mode::Debounce { max_wait });
-        let due = get(&debounced).due.as_millis();
+        let due = get(&debounced).version.due.as_millis();
         let first = get(&debounced).created_at.as_millis();
         assert_eq!(due, first + 3 * 3_600_000, "the time of the first put was kept");
         assert!(first > BEGAN_AT);
@@ -313,9 +314,12 @@ fn work_goes_on_with_the_fixture() {
         let claim = Claim { kinds, max: 1000, lease: None, worker, nonce: 5 };
         let has_priorities = of.as_str() == "billing" || of.as_str() == "sms";
         for job in block_on(store.claim(claim)).unwrap().jobs {
-            assert!(job.due >= last || has_priorities, "in the order in which they are due");
+            assert!(
+                job.version.due >= last || has_priorities,
+                "in the order in which they are due"
+            );
             assert!(fences.iter().all(|fence| *fence < job.receipt.fence()));
-            (last, claimed) = (job.due, claimed + 1);
+            (last, claimed) = (job.version.due, claimed + 1);
         }
     }
     assert!(claimed > 60, "{claimed}");

@@ -39,7 +39,7 @@ fn cancel(store: &DiskStore, name: &str) {
 /// Returns the body of the job of each of these kinds.
 fn bodies(store: &DiskStore, names: &[&str]) -> Vec<Option<Vec<u8>>> {
     let get = |name: &&str| block_on(store.get(kind(name), JobId::new("a").unwrap())).unwrap();
-    names.iter().map(|name| get(name).map(|job| job.body.bytes().to_vec())).collect()
+    names.iter().map(|name| get(name).map(|job| job.body().bytes().to_vec())).collect()
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn a_large_job_among_many_kinds_is_claimed_from_its_table() {
     let store = open();
     for byte in 1..=3 {
         let claimed = claim(&store);
-        assert_eq!(claimed.body, body(byte));
+        assert_eq!(claimed.version.content.body, body(byte));
         assert_eq!(settle(&store, &claimed, Settlement::Ack), Ok(Settled::Done));
         store.check();
     }

@@ -273,7 +273,8 @@ fn a_body_that_was_lost_in_the_log_is_named_and_an_earlier_version_returned() {
         Err(DiskError::Corrupt(_))
     ));
     let found = Salvaged::read(&disk, wall_clock.now()).unwrap();
-    let bodies: Vec<_> = found.jobs.iter().map(|job| (job.id.as_str(), job.body.bytes())).collect();
+    let bodies: Vec<_> =
+        found.jobs.iter().map(|job| (job.id.as_str(), job.body().bytes())).collect();
     assert_eq!(bodies, [("a", &b"first"[..]), ("c", b"later")]);
     let losses: Vec<_> = found.losses.iter().map(ToString::to_string).collect();
     assert_eq!(losses.len(), 4, "{losses:#?}");
@@ -321,7 +322,7 @@ fn failed_attempts_that_were_lost_in_a_table_are_named() {
         damaged.flip(&name, 8, 1);
         let found = Salvaged::read(&damaged, wall_clock.now()).unwrap();
         let job = found.jobs.iter().find(|job| job.id.as_str() == "a").unwrap();
-        assert_eq!((job.attempts, job.body.bytes()), (1, &b"third"[..]));
+        assert_eq!((job.attempts, job.body().bytes()), (1, &b"third"[..]));
         let losses: Vec<_> = found.losses.iter().map(ToString::to_string).collect();
         let named = losses.iter().filter(|loss| {
             **loss

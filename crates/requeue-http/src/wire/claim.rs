@@ -8,7 +8,9 @@ use crate::problem::{Problem, ProblemType};
 use crate::times::{show_duration, show_time};
 use requeue_jobs::json::BodyJson;
 use requeue_jobs::rules::check_count;
-use requeue_jobs::{Claim, Claimed, ClaimedJob, Generation, Kind, Priority, Receipt, WorkerName};
+use requeue_jobs::{
+    Claim, Claimed, ClaimedJob, Content, Generation, Kind, Priority, Receipt, Version, WorkerName,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -206,22 +208,24 @@ pub struct ClaimedView {
 
 impl From<ClaimedJob> for ClaimedView {
     fn from(job: ClaimedJob) -> Self {
-        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(&job.body);
+        let ClaimedJob { receipt, version, attempt, lease_ends_at, created_at } = job;
+        let Version { content: Content { body: own }, due, priority, generation } = version;
+        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(&own);
         ClaimedView {
-            receipt: job.receipt.to_string(),
-            kind: job.kind().as_str().to_owned(),
-            id: job.id().as_str().to_owned(),
+            receipt: receipt.to_string(),
+            kind: receipt.kind().as_str().to_owned(),
+            id: receipt.id().as_str().to_owned(),
             body,
             body_text,
             body_base64,
-            content_type: job.body.content_type().to_owned(),
-            due: show_time(job.due),
-            priority: job.priority.get(),
-            generation: job.generation.0,
-            fence: job.receipt.fence().0,
-            attempt: job.attempt,
-            lease_ends_at: show_time(job.lease_ends_at),
-            created_at: show_time(job.created_at),
+            content_type: own.content_type().to_owned(),
+            due: show_time(due),
+            priority: priority.get(),
+            generation: generation.0,
+            fence: receipt.fence().0,
+            attempt,
+            lease_ends_at: show_time(lease_ends_at),
+            created_at: show_time(created_at),
         }
     }
 }
@@ -233,13 +237,19 @@ impl ClaimedView {
         let ClaimedView { body, body_text, body_base64, content_type, .. } = self;
         let content_type = Some(content_type);
         let body = read_body("", BodyJson { body, body_text, body_base64, content_type })?;
-        let mut job = ClaimedJob::new(receipt, body, Generation(self.generation));
-        job.due = context.time("due", &self.due)?;
-        job.priority = check("priority", Priority::new(self.priority))?;
-        job.attempt = self.attempt;
-        job.lease_ends_at = context.time("lease_ends_at", &self.lease_ends_at)?;
-        job.created_at = context.time("created_at", &self.created_at)?;
-        Ok(job)
+        let version = Version {
+            content: body.into(),
+            due: context.time("due", &self.due)?,
+            priority: check("priority", Priority::new(self.priority))?,
+            generation: Generation(self.generation),
+        };
+        Ok(ClaimedJob {
+            receipt,
+            version,
+            attempt: self.attempt,
+            lease_ends_at: context.time("lease_ends_at", &self.lease_ends_at)?,
+            created_at: context.time("created_at", &self.created_at)?,
+        })
     }
 }
 

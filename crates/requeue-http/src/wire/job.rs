@@ -8,8 +8,8 @@ use crate::problem::{Problem, ProblemType};
 use crate::times::show_time;
 use requeue_jobs::json::BodyJson;
 use requeue_jobs::{
-    Body, DoneView, FailedAttempt, Fence, Generation, JobId, JobState, JobView, Kind, LeaseView,
-    Page, Priority, SuccessorView, WorkerName,
+    Body, Content, DoneView, FailedAttempt, Fence, Generation, JobId, JobState, JobView, Kind,
+    LeaseView, Page, Priority, Version, WorkerName,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -301,28 +301,45 @@ impl From<Page> for JobPage {
 
 impl From<&JobView> for JobJson {
     fn from(job: &JobView) -> Self {
-        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(&job.body);
+        let JobView {
+            kind,
+            id,
+            state,
+            version,
+            attempts,
+            lease,
+            next,
+            failures,
+            deaths,
+            died_at,
+            done,
+            created_at,
+            updated_at,
+        } = job;
+        // The fields of the version are those of a successor.
+        let version = SuccessorJson::from(version);
+        let SuccessorJson { body, body_text, body_base64, body_bytes, content_type, .. } = version;
         JobJson {
-            kind: job.kind.as_str().to_owned(),
-            id: job.id.as_str().to_owned(),
-            state: job.state.into(),
+            kind: kind.as_str().to_owned(),
+            id: id.as_str().to_owned(),
+            state: (*state).into(),
             body,
             body_text,
             body_base64,
-            body_bytes: None,
-            content_type: job.body.content_type().to_owned(),
-            due: show_time(job.due),
-            priority: job.priority.get(),
-            generation: job.generation.0,
-            attempts: job.attempts,
-            lease: job.lease.as_ref().map(LeaseJson::from),
-            next: job.next.as_ref().map(SuccessorJson::from),
-            failures: job.failures.iter().map(FailureJson::from).collect(),
-            deaths: job.deaths,
-            died_at: job.died_at.map(show_time),
-            done: job.done.as_ref().map(DoneJson::from),
-            created_at: show_time(job.created_at),
-            updated_at: show_time(job.updated_at),
+            body_bytes,
+            content_type,
+            due: version.due,
+            priority: version.priority,
+            generation: version.generation,
+            attempts: *attempts,
+            lease: lease.as_ref().map(LeaseJson::from),
+            next: next.as_ref().map(SuccessorJson::from),
+            failures: failures.iter().map(FailureJson::from).collect(),
+            deaths: *deaths,
+            died_at: died_at.map(show_time),
+            done: done.as_ref().map(DoneJson::from),
+            created_at: show_time(*created_at),
+            updated_at: show_time(*updated_at),
         }
     }
 }
@@ -339,18 +356,19 @@ impl From<&LeaseView> for LeaseJson {
     }
 }
 
-impl From<&SuccessorView> for SuccessorJson {
-    fn from(next: &SuccessorView) -> Self {
-        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(&next.body);
+impl From<&Version> for SuccessorJson {
+    fn from(version: &Version) -> Self {
+        let Version { content: Content { body: own }, due, priority, generation } = version;
+        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(own);
         SuccessorJson {
             body,
             body_text,
             body_base64,
             body_bytes: None,
-            content_type: next.body.content_type().to_owned(),
-            due: show_time(next.due),
-            priority: next.priority.get(),
-            generation: next.generation.0,
+            content_type: own.content_type().to_owned(),
+            due: show_time(*due),
+            priority: priority.get(),
+            generation: generation.0,
         }
     }
 }
@@ -397,13 +415,19 @@ impl JobJson {
         let kind = parse(&at("kind"), &self.kind, |text| Kind::with_reserved(text))?;
         let id = parse(&at("id"), &self.id, |text| JobId::new(text))?;
         let JobJson { body, body_text, body_base64, body_bytes, content_type, .. } = self;
-        check_not_left_out(path, body_bytes)?;
-        let content_type = Some(content_type);
-        let body = read_body(path, BodyJson { body, body_text, body_base64, content_type })?;
-        let due = time("due", &self.due)?;
-        let mut job = JobView::new(kind, id, body, due, Generation(self.generation));
+        let (due, priority, generation) = (self.due, self.priority, self.generation);
+        let version = SuccessorJson {
+            body,
+            body_text,
+            body_base64,
+            body_bytes,
+            content_type,
+            due,
+            priority,
+            generation,
+        };
+        let mut job = JobView::new(kind, id, version.read(path, context)?);
         job.state = self.state.into();
-        job.priority = check(&at("priority"), Priority::new(self.priority))?;
         job.attempts = self.attempts;
         job.lease = self.lease.map(|lease| lease.read(&at("lease."), context)).transpose()?;
         job.next = self.next.map(|next| next.read(&at("next."), context)).transpose()?;
@@ -441,14 +465,15 @@ impl LeaseJson {
 }
 
 impl SuccessorJson {
-    fn read(self, path: &str, context: &ParseContext) -> Result<SuccessorView, Problem> {
+    fn read(self, path: &str, context: &ParseContext) -> Result<Version, Problem> {
         check_not_left_out(path, self.body_bytes)?;
         let SuccessorJson { body, body_text, body_base64, content_type, .. } = self;
         let content_type = Some(content_type);
         let body = read_body(path, BodyJson { body, body_text, body_base64, content_type })?;
         let due = context.time(&format!("{path}due"), &self.due)?;
         let priority = check(&format!("{path}priority"), Priority::new(self.priority))?;
-        Ok(SuccessorView { body, due, priority, generation: Generation(self.generation) })
+        let generation = Generation(self.generation);
+        Ok(Version { content: body.into(), due, priority, generation })
     }
 }
 

@@ -44,7 +44,7 @@ impl ClaimedJob {
     /// Returns the body, parsed as JSON. Requires the feature `serde`. Fails with
     /// [`Invalid::NotJson`] if the body is not JSON of this type.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Invalid> {
-        serde_json::from_slice(self.body.bytes()).map_err(|error| not_json(&error))
+        serde_json::from_slice(self.body().bytes()).map_err(|error| not_json(&error))
     }
 }
 

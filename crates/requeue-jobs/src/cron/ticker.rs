@@ -237,7 +237,7 @@ impl ScheduleTicker {
                 JobState::Leased if ends(&job) => (job.id, Some(Schedule::NEVER)),
                 JobState::Leased => (job.id, None),
                 JobState::Dead => (job.id, Some(Schedule::NEVER)),
-                _ => (job.id, Some(job.due)),
+                _ => (job.id, Some(job.version.due)),
             });
             timers.extend(due);
             match page.cursor {
@@ -249,7 +249,7 @@ impl ScheduleTicker {
 
     /// Starts the runs of the schedule of a timer that are due. Returns how the timer is settled.
     async fn tick(&self, timer: &ClaimedJob, claimed_at: Moment) -> Settlement {
-        let Some((kind, id)) = schedule_of(&timer.body) else {
+        let Some((kind, id)) = schedule_of(timer.body()) else {
             return Settlement::Ack;
         };
         // By the clock of the store, which decides when jobs are due.

@@ -42,7 +42,7 @@ impl JobTable for MemoryTable {
 
     fn keep(&mut self, id: JobId, record: Box<Record>) {
         let (list, position) = record.position();
-        self.priorities.insert(record.priority);
+        self.priorities.insert(record.version.priority);
         let before = self.lists[list.index()].insert(position, id.clone());
         debug_assert!(before.is_none(), "{id:?} is where {before:?} is");
         self.jobs.insert(id, record);

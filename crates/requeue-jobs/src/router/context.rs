@@ -20,7 +20,7 @@ impl<S> TaskContext<S> {
     ///
     /// ```
     /// use requeue_jobs::{
-    ///     Body, BoxError, ClaimedJob, Fence, Generation, JobId, JobRun, Kind, Receipt, TaskContext,
+    ///     Body, BoxError, ClaimedJob, Fence, JobId, JobRun, Kind, Receipt, TaskContext,
     /// };
     ///
     /// struct Close {
@@ -33,7 +33,7 @@ impl<S> TaskContext<S> {
     /// }
     ///
     /// let receipt = Receipt::new(Kind::new("order.close")?, JobId::new("order-7")?, Fence(1), 1);
-    /// let job = ClaimedJob::new(receipt, Body::default(), Generation(1));
+    /// let job = ClaimedJob::new(receipt, Body::default());
     /// let context = TaskContext::new("bakery", JobRun::new(job));
     /// requeue_testkit::block_on(close(Close { order: 7 }, context))?;
     /// # Ok::<(), BoxError>(())

@@ -70,14 +70,14 @@ impl<S: JobTable> KindState<S> {
             && !room.is_used_up()
             && let Some((id, record)) = self.take_claimable(now)?
         {
-            let (bytes, all_bytes) = (record.claim_bytes(), record.body_bytes());
+            let (bytes, all_bytes) = (record.newest().content.len(), record.body_bytes());
             if !room.size.fits(bytes) {
                 self.table.put_back(id, record);
                 break;
             }
             match self.end_expired(id, record, now, &mut out.expired) {
                 Some((id, record)) => {
-                    debug_assert_eq!(record.body.len(), bytes);
+                    debug_assert_eq!(record.version.content.len(), bytes);
                     room.size.add(bytes);
                     out.jobs.push(self.lease(id, record, claim, ends_at, now));
                     (free, room.jobs) = (free - 1, room.jobs - 1);
@@ -175,8 +175,7 @@ impl<S: JobTable> KindState<S> {
         }));
         record.updated_at = now;
         let receipt = Receipt::new(self.name.clone(), id.clone(), fence, claim.nonce);
-        let mut job = ClaimedJob::new(receipt, record.body.clone(), record.generation);
-        (job.due, job.priority) = (record.due, record.priority);
+        let mut job = ClaimedJob::new(receipt, record.version.clone());
         job.attempt = record.attempts.saturating_add(1);
         job.lease_ends_at = ends_at;
         job.created_at = record.created_at;
@@ -209,22 +208,22 @@ impl<S: JobTable> KindState<S> {
         }
         record.fail(&lease, lease.ends_at, None);
         // With another priority, other jobs may come first.
-        let mut moved = false;
-        // The lease was the delay: no backoff is needed.
-        record.due = lease.ends_at;
+        let (mut moved, is_later) = (false, lease.next.is_some());
         if let Some(next) = lease.next {
-            (record.body, record.generation) = (next.body, next.generation);
-            moved = record.priority != next.priority;
-            record.priority = next.priority;
-            if next.due > now {
-                (record.due, record.seq) = (next.due, self.next_seq());
-            }
+            moved = record.version.priority != next.version.priority;
+            record.version = next.version;
+        }
+        if is_later && record.version.due > now {
+            record.seq = self.next_seq();
+        } else {
+            // The lease was the delay: no backoff is needed.
+            record.version.due = lease.ends_at;
         }
         if record.attempts >= self.settings.max_attempts {
             self.bury(id, record, now);
             return None;
         }
-        if moved || record.due > now {
+        if moved || record.version.due > now {
             self.table.keep(id, record);
             return None;
         }
@@ -247,10 +246,8 @@ impl<S: JobTable> KindState<S> {
 
     /// Returns a successor as a new job.
     pub(super) fn fresh(&mut self, next: Successor, now: Timestamp) -> Record {
-        let Successor { body, due, priority, generation, put_at } = next;
-        let mut record = Record::new(body, due, generation, self.next_seq(), put_at);
-        (record.priority, record.updated_at) = (priority, now);
-        record
+        let Successor { version, put_at } = next;
+        Record { updated_at: now, ..Record::new(version, self.next_seq(), put_at) }
     }
 
     /// Makes a job that was taken out dead.

@@ -3,21 +3,22 @@
 //! [Claims](super::claim) and [settlements](super::settle) are in modules of their own.
 
 use super::job_table::{JobTable, List};
+use super::merge::NewVersion;
 use super::rate::RateUse;
 use super::record::{Record, Status, Successor};
 use crate::claim::{Change, ChangeKind, Changed, Reschedule};
-use crate::cron::{Schedule, Tick, Ticked};
+use crate::cron::{Schedule, Tick, TickJob, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, StoreError};
-use crate::job::{Body, JobView};
+use crate::job::JobView;
 use crate::limits::{MAX_COUNTER, MAX_SCHEDULES, MAX_SCHEDULES_BYTES};
 use crate::names::{JobId, Kind};
-use crate::priority::Priority;
 use crate::put::{Condition, Mode, Placed, Put, PutOutcome};
 use crate::query::{Counts, KindView};
 use crate::receipt::{Fence, Generation};
 use crate::restore::check_counter;
 use crate::settings::Settings;
 use crate::time::{Due, Timestamp};
+use crate::version::{Content, Version};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A schedule with a shorter body is stored without adding up those of all others.
@@ -173,21 +174,15 @@ impl<S> KindState<S> {
         Ok(usize::try_from(MAX_COUNTER - next + 1).unwrap_or(usize::MAX))
     }
 
-    /// Replaces the body and due time of a pending job. A ready job that is put due now keeps its
-    /// position.
-    pub(super) fn replace(
-        &mut self,
-        record: &mut Record,
-        body: Body,
-        asked: Timestamp,
-        now: Timestamp,
-    ) {
-        let due = asked.max(record.floor);
-        let stays = due == record.due || (due <= now && record.due <= now);
-        if !stays {
-            (record.due, record.seq) = (due.max(now), self.next_seq());
+    /// Replaces the version of a pending job. A ready job that is put due now keeps its position.
+    pub(super) fn replace(&mut self, record: &mut Record, version: Version, now: Timestamp) {
+        let (old, mut due) = (record.version.due, version.due.max(record.floor));
+        if due == old || (due <= now && old <= now) {
+            due = old;
+        } else {
+            (due, record.seq) = (due.max(now), self.next_seq());
         }
-        record.body = body;
+        record.version = Version { due, ..version };
     }
 
     /// Sets the settings. A new rate begins with a full bucket.
@@ -258,18 +253,17 @@ impl<S: JobTable> KindState<S> {
             }
         };
         // A done job that was taken out is not stored again: the new one replaces it.
+        let put = NewVersion { content: body.into(), due, priority };
         Ok(match there.filter(|record| !record.is_done()) {
-            None => self.create(id, Content { body, due, priority }, mode, now),
-            Some(record) => self.merge(id, record, Content { body, due, priority }, mode, now),
+            None => self.create(id, put, mode, now),
+            Some(record) => self.merge(id, record, put, mode, now),
         })
     }
 
-    fn create(&mut self, id: JobId, content: Content, mode: Mode, now: Timestamp) -> Placed {
-        let Content { body, due, priority } = content;
-        let due = merged(mode, due, None, now, now);
-        let (generation, seq) = (self.next_generation(), self.next_seq());
-        let mut record = Record::new(body, due, generation, seq, now);
-        record.priority = priority;
+    fn create(&mut self, id: JobId, put: NewVersion, mode: Mode, now: Timestamp) -> Placed {
+        let generation = self.next_generation();
+        let version = put.merged(generation, mode, None, now, now);
+        let record = Record::new(version, self.next_seq(), now);
         self.table.keep(id, Box::new(record));
         Placed { outcome: PutOutcome::Created, generation }
     }
@@ -279,11 +273,10 @@ impl<S: JobTable> KindState<S> {
         &mut self,
         id: JobId,
         mut record: Box<Record>,
-        content: Content,
+        put: NewVersion,
         mode: Mode,
         now: Timestamp,
     ) -> Placed {
-        let Content { body, due, priority } = content;
         let has_no_successor =
             matches!(&record.status, Status::Leased(lease) if lease.next.is_none());
         if mode == Mode::Keep && !has_no_successor {
@@ -295,25 +288,20 @@ impl<S: JobTable> KindState<S> {
         let outcome = match &mut record.status {
             Status::Pending => {
                 let base = *record.first_put_at.get_or_insert(now);
-                let asked = merged(mode, due, Some(record.due), base, now);
-                self.replace(&mut record, body, asked, now);
-                record.priority = merged_priority(mode, priority, Some(record.priority));
-                record.generation = generation;
+                let version = put.merged(generation, mode, Some(&record.version), base, now);
+                self.replace(&mut record, version, now);
                 PutOutcome::Updated
             }
             Status::Leased(lease) => {
-                let (put_at, old) = match &lease.next {
-                    Some(next) => (next.put_at, Some((next.due, next.priority))),
-                    None => (now, None),
-                };
+                let put_at = lease.next.as_ref().map_or(now, |next| next.put_at);
                 // A put after a cancel is a new job, with its own debounce count.
                 let base = match lease.cancelled {
                     true => put_at,
                     false => *record.first_put_at.get_or_insert(now),
                 };
-                let asked = merged(mode, due, old.map(|(due, _)| due), base, now);
-                let priority = merged_priority(mode, priority, old.map(|(_, priority)| priority));
-                lease.next = Some(Successor { body, due: asked, priority, generation, put_at });
+                let old = lease.next.as_ref().map(|next| &next.version);
+                let version = put.merged(generation, mode, old, base, now);
+                lease.next = Some(Successor { version, put_at });
                 PutOutcome::Coalesced
             }
             // `Done` does not occur: it counts as absent.
@@ -321,8 +309,8 @@ impl<S: JobTable> KindState<S> {
                 record.status = Status::Pending;
                 record.reset();
                 record.first_put_at = Some(now);
-                (record.due, record.priority) = (merged(mode, due, None, now, now), priority);
-                (record.seq, record.body, record.generation) = (self.next_seq(), body, generation);
+                record.version = put.merged(generation, mode, None, now, now);
+                record.seq = self.next_seq();
                 PutOutcome::Revived
             }
         };
@@ -353,11 +341,11 @@ impl<S: JobTable> KindState<S> {
         self.check_generation()?;
         let there = self.table.take(&job.id)?.filter(|record| !record.is_done());
         move_on(&mut self.schedules);
-        let (body, priority) = (job.body, job.priority);
-        let (content, mode) = (Content { body, due, priority }, Mode::Replace);
+        let TickJob { id, body, priority } = job;
+        let (put, mode) = (NewVersion { content: body.into(), due, priority }, Mode::Replace);
         Ok(Ticked::Put(match there {
-            None => self.create(job.id, content, mode, now),
-            Some(record) => self.merge(job.id, record, content, mode, now),
+            None => self.create(id, put, mode, now),
+            Some(record) => self.merge(id, record, put, mode, now),
         }))
     }
 
@@ -381,8 +369,8 @@ impl<S: JobTable> KindState<S> {
             }
             (ChangeKind::RunNow, Status::Pending) => {
                 record.floor = Timestamp::default();
-                if record.due > now {
-                    (record.due, record.seq) = (now, self.next_seq());
+                if record.version.due > now {
+                    (record.version.due, record.seq) = (now, self.next_seq());
                 }
                 Changed::Ready
             }
@@ -391,13 +379,13 @@ impl<S: JobTable> KindState<S> {
                     self.table.put_back(id.clone(), record);
                     return Err(ChangeError::Leased { kind, id });
                 };
-                next.due = next.due.min(now);
+                next.version.due = next.version.due.min(now);
                 Changed::Ready
             }
             (ChangeKind::RunNow | ChangeKind::Revive, Status::Dead { .. }) => {
                 record.status = Status::Pending;
                 record.reset();
-                (record.due, record.seq) = (now, self.next_seq());
+                (record.version.due, record.seq) = (now, self.next_seq());
                 Changed::Revived
             }
             (ChangeKind::RunNow, Status::Done(_)) => {
@@ -427,22 +415,20 @@ impl<S: JobTable> KindState<S> {
             return Err(error);
         }
         let stays_dead = set.due.is_none() && matches!(record.status, Status::Dead { .. });
-        let (body, due, priority) = match &record.status {
-            Status::Leased(lease) => match &lease.next {
-                Some(next) => (&next.body, next.due, next.priority),
-                None => (&record.body, now, record.priority),
-            },
-            _ => (&record.body, record.due, record.priority),
+        let Version { content, mut due, priority, generation: _ } = record.newest().clone();
+        if matches!(&record.status, Status::Leased(lease) if lease.next.is_none()) {
+            due = now;
+        }
+        let put = NewVersion {
+            content: set.body.map_or(content, Content::from),
+            due: set.due.map_or(Ok(due), |due| due.at(now))?,
+            priority: set.priority.unwrap_or(priority),
         };
-        let body = set.body.unwrap_or_else(|| body.clone());
-        let due = set.due.map_or(Ok(due), |due| due.at(now))?;
-        let priority = set.priority.unwrap_or(priority);
         if !stays_dead {
-            let content = Content { body, due, priority };
-            return Ok(self.merge(id, record, content, Mode::Replace, now));
+            return Ok(self.merge(id, record, put, Mode::Replace, now));
         }
         let generation = self.next_generation();
-        (record.body, record.priority, record.generation) = (body, priority, generation);
+        record.version = put.merged(generation, Mode::Replace, None, now, now);
         record.updated_at = now;
         self.table.keep(id, record);
         Ok(Placed { outcome: PutOutcome::Updated, generation })
@@ -511,36 +497,5 @@ impl<S: JobTable> KindState<S> {
         List::all().all(|list| self.table.count(list) == 0)
             && self.schedules.is_empty()
             && self.settings == Settings::default()
-    }
-}
-
-/// What a put sets.
-struct Content {
-    body: Body,
-    due: Timestamp,
-    priority: Priority,
-}
-
-/// Returns the priority of a put, given the priority of the existing job or successor.
-fn merged_priority(mode: Mode, priority: Priority, old: Option<Priority>) -> Priority {
-    match (mode, old) {
-        (Mode::Earliest, Some(old)) => old.max(priority),
-        _ => priority,
-    }
-}
-
-/// Returns the due time of a put, given the due time of the existing job or successor.
-fn merged(
-    mode: Mode,
-    due: Timestamp,
-    old: Option<Timestamp>,
-    first_put_at: Timestamp,
-    now: Timestamp,
-) -> Timestamp {
-    match mode {
-        Mode::Replace | Mode::Keep => due,
-        Mode::Earliest => old.map_or(due, |old| old.min(due)),
-        // Not before now: the job would overtake others that have been ready for longer.
-        Mode::Debounce { max_wait } => due.min(first_put_at.saturating_add(max_wait).max(now)),
     }
 }

@@ -9,12 +9,12 @@ use crate::query::Page;
 ///
 /// ```
 /// use requeue_jobs::rules::PageBuilder;
-/// use requeue_jobs::{Body, Generation, JobId, JobView, Kind, Timestamp};
+/// use requeue_jobs::{JobId, JobView, Kind, Version};
 ///
 /// let mut page = PageBuilder::new(1);
 /// for id in ["a", "b"] {
 ///     let (kind, id) = (Kind::new("mail")?, JobId::new(id)?);
-///     page.add(JobView::new(kind, id, Body::default(), Timestamp::default(), Generation(1)));
+///     page.add(JobView::new(kind, id, Version::default()));
 /// }
 /// let page = page.build();
 /// assert_eq!(page.jobs.len(), 1);

@@ -1,25 +1,19 @@
 //! The record of one job.
 
 use super::job_table::{List, Position};
-use crate::job::{Body, DoneView, FailedAttempt, JobState, JobView, LeaseView, SuccessorView};
+use crate::job::{Body, DoneView, FailedAttempt, JobState, JobView, LeaseView};
 use crate::limits::KEPT_ATTEMPTS;
 use crate::names::{JobId, Kind, WorkerName};
-use crate::priority::Priority;
 use crate::receipt::{Fence, Generation, Receipt};
 use crate::time::Timestamp;
+use crate::version::Version;
 use std::sync::Arc;
 
 /// A job as a store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The payload. Empty if the job is done.
-    pub body: Body,
-    /// The generation of the put that the job comes from.
-    pub generation: Generation,
-    /// When the job is due. For a leased job, when it was due.
-    pub due: Timestamp,
-    /// The priority.
-    pub priority: Priority,
+    /// What the put that the job comes from has set.
+    pub version: Version,
     /// Orders jobs that are due in the same millisecond: the lower one is first. No two jobs of a
     /// kind have the same.
     pub seq: u64,
@@ -88,32 +82,17 @@ impl Lease {
 /// The successor of a leased job: the put that was made while the job was leased.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Successor {
-    /// The payload.
-    pub body: Body,
-    /// The earliest time at which the successor is due.
-    pub due: Timestamp,
-    /// The priority.
-    pub priority: Priority,
-    /// The generation of the latest put.
-    pub generation: Generation,
+    /// What the latest put has set.
+    pub version: Version,
     /// The time of the first put since the job was leased.
     pub put_at: Timestamp,
 }
 
 impl Record {
     /// Returns the record of a job that is put for the first time, at `now`.
-    pub fn new(
-        body: Body,
-        due: Timestamp,
-        generation: Generation,
-        seq: u64,
-        now: Timestamp,
-    ) -> Self {
+    pub fn new(version: Version, seq: u64, now: Timestamp) -> Self {
         Record {
-            body,
-            generation,
-            due,
-            priority: Priority::default(),
+            version,
             seq,
             attempts: 0,
             floor: Timestamp::default(),
@@ -131,22 +110,27 @@ impl Record {
     /// they became that.
     pub fn position(&self) -> (List, Position) {
         let (list, at) = match &self.status {
-            Status::Pending => (List::Pending(self.priority), self.due),
-            Status::Leased(lease) => (List::Leased(self.priority), lease.ends_at),
+            Status::Pending => (List::Pending(self.version.priority), self.version.due),
+            Status::Leased(lease) => (List::Leased(self.version.priority), lease.ends_at),
             Status::Dead { died_at } => (List::Dead, *died_at),
             Status::Done(done) => (List::Done, done.done_at),
         };
         (list, Position { at, seq: self.seq })
     }
 
-    /// Returns the newest generation: that of the successor if there is one, else the job's own.
-    pub fn newest_generation(&self) -> Generation {
+    /// Returns the newest version: that of the successor if there is one, else the job's own.
+    pub fn newest(&self) -> &Version {
         match &self.status {
             Status::Leased(lease) => {
-                lease.next.as_ref().map_or(self.generation, |next| next.generation)
+                lease.next.as_ref().map_or(&self.version, |next| &next.version)
             }
-            Status::Pending | Status::Dead { .. } | Status::Done(_) => self.generation,
+            Status::Pending | Status::Dead { .. } | Status::Done(_) => &self.version,
         }
+    }
+
+    /// Returns the generation of the newest version.
+    pub fn newest_generation(&self) -> Generation {
+        self.newest().generation
     }
 
     /// Returns `true` if the job is done.
@@ -158,22 +142,13 @@ impl Record {
     /// result.
     pub fn body_bytes(&self) -> usize {
         let other = match &self.status {
-            Status::Leased(lease) => lease.next.as_ref().map_or(0, |next| next.body.len()),
+            Status::Leased(lease) => {
+                lease.next.as_ref().map_or(0, |next| next.version.content.len())
+            }
             Status::Done(done) => done.result.as_ref().map_or(0, Body::len),
             Status::Pending | Status::Dead { .. } => 0,
         };
-        self.body.len() + other
-    }
-
-    /// Returns the number of bytes in the body that a claim would return: if the job has a
-    /// successor, that of the successor.
-    pub(super) fn claim_bytes(&self) -> usize {
-        match &self.status {
-            Status::Leased(lease) => {
-                lease.next.as_ref().map_or(self.body.len(), |next| next.body.len())
-            }
-            Status::Pending | Status::Dead { .. } | Status::Done(_) => self.body.len(),
-        }
+        self.version.content.len() + other
     }
 
     /// Counts a failed attempt under `lease`.
@@ -193,15 +168,13 @@ impl Record {
 
     /// Returns the job as clients see it at `now`. The view does not contain the receipt.
     pub fn view(&self, kind: &Kind, id: &JobId, now: Timestamp) -> JobView {
-        let mut view =
-            JobView::new(kind.clone(), id.clone(), self.body.clone(), self.due, self.generation);
-        view.priority = self.priority;
+        let mut view = JobView::new(kind.clone(), id.clone(), self.version.clone());
         view.attempts = self.attempts;
         view.failures = self.failures.clone();
         view.deaths = self.deaths;
         (view.created_at, view.updated_at) = (self.created_at, self.updated_at);
         match &self.status {
-            Status::Pending if self.due <= now => view.state = JobState::Ready,
+            Status::Pending if self.version.due <= now => view.state = JobState::Ready,
             Status::Pending => {}
             Status::Leased(lease) => {
                 view.state = JobState::Leased;
@@ -212,12 +185,7 @@ impl Record {
                     cancelled: lease.cancelled,
                     fence: lease.fence,
                 });
-                view.next = lease.next.as_ref().map(|next| SuccessorView {
-                    body: next.body.clone(),
-                    due: next.due,
-                    priority: next.priority,
-                    generation: next.generation,
-                });
+                view.next = lease.next.as_ref().map(|next| next.version.clone());
             }
             Status::Dead { died_at } => {
                 view.state = JobState::Dead;

@@ -33,8 +33,8 @@ impl<S: JobTable> KindState<S> {
         let done = there.is_some_and(Record::is_done);
         let counts_as_there = |record: &Record| match &arrival {
             Some(Arrival { job, .. }) => {
-                let is_same =
-                    (record.generation, record.created_at) == (job.generation, job.created_at);
+                let is_same = (record.version.generation, record.created_at)
+                    == (job.version.generation, job.created_at);
                 is_same || job.done.is_some()
             }
             None => false,
@@ -64,13 +64,12 @@ fn restored(job: JobView, floor: Timestamp, seq: u64) -> Record {
     Record {
         floor,
         status,
-        priority: job.priority,
         attempts: job.attempts,
         deaths: job.deaths,
         failures: job.failures,
         updated_at: job.updated_at,
         // The first put, from which debounce counts, is not before the creation. So no debounced
         // job waits longer than its maximum.
-        ..Record::new(job.body, job.due, job.generation, seq, job.created_at)
+        ..Record::new(job.version, seq, job.created_at)
     }
 }

@@ -11,6 +11,7 @@ use crate::limits::{MAX_ACK_RESULT_LEN, MAX_BATCH_BYTES};
 use crate::names::JobId;
 use crate::settings::check_lease;
 use crate::time::{Due, Timestamp};
+use crate::version::{Content, Version};
 use std::mem;
 
 impl<S: JobTable> KindState<S> {
@@ -76,9 +77,9 @@ impl<S: JobTable> KindState<S> {
             Settlement::Ack | Settlement::AckWith(_) | Settlement::RequeueAfter(_) => {
                 let next = match (lease.next.take(), delay) {
                     (None, Some(due)) => {
-                        let (body, generation) = (record.body.clone(), self.next_generation());
-                        let (priority, put_at) = (record.priority, now);
-                        Some(Successor { body, due, priority, generation, put_at })
+                        let generation = self.next_generation();
+                        let version = Version { due, generation, ..record.version.clone() };
+                        Some(Successor { version, put_at: now })
                     }
                     (next, _) => next,
                 };
@@ -97,8 +98,7 @@ impl<S: JobTable> KindState<S> {
             }
             Settlement::Release => {
                 if let Some(next) = lease.next {
-                    self.replace(&mut record, next.body, next.due, now);
-                    (record.priority, record.generation) = (next.priority, next.generation);
+                    self.replace(&mut record, next.version, now);
                 }
                 self.table.keep(id, record);
                 Settled::Released
@@ -128,7 +128,7 @@ impl<S: JobTable> KindState<S> {
         record.status =
             Status::Done(Box::new(DoneView { worker, started_at, done_at: now, result }));
         record.seq = self.next_seq();
-        (record.body, record.failures) = (Body::default(), Vec::new());
+        (record.version.content, record.failures) = (Content::default(), Vec::new());
         self.table.keep(id, record);
         // If deleting the oldest done job fails, the next call tries again.
         drop(self.drop_old(List::Done, now, 1));
@@ -145,8 +145,7 @@ impl<S: JobTable> KindState<S> {
         let Some(next) = next else {
             return self.bury(id, record, now);
         };
-        (record.body, record.due, record.generation) = (next.body, next.due, next.generation);
-        (record.priority, record.first_put_at) = (next.priority, Some(next.put_at));
+        (record.version, record.first_put_at) = (next.version, Some(next.put_at));
         record.reset();
         record.deaths = record.deaths.saturating_add(1);
         record.seq = self.next_seq();
@@ -163,17 +162,16 @@ impl<S: JobTable> KindState<S> {
     ) -> Settled {
         let backoff = || self.settings.backoff.delay(record.attempts, lease.fence.0 ^ lease.nonce);
         let until = until.unwrap_or_else(|| now.saturating_add(backoff()));
-        (record.floor, record.due) = (until, until);
+        (record.floor, record.version.due) = (until, until);
         if let Some(next) = lease.next {
-            (record.due, record.priority) = (next.due.max(until), next.priority);
-            (record.body, record.generation) = (next.body, next.generation);
+            record.version = Version { due: next.version.due.max(until), ..next.version };
         }
         if record.attempts >= self.settings.max_attempts {
             self.bury(id, record, now);
             return Settled::Dead;
         }
         record.seq = self.next_seq();
-        let due = record.due;
+        let due = record.version.due;
         self.table.keep(id, record);
         Settled::RetryAt(due)
     }

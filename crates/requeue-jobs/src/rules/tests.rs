@@ -67,7 +67,7 @@ fn view(kind: &mut KindState<impl JobTable>, now: Timestamp) -> JobView {
 fn the_first_debounced_put_waits_no_longer_than_the_maximum() {
     let mut kind = kind();
     assert_eq!(debounced(&mut kind, 5, at(0)), PutOutcome::Created);
-    assert_eq!(view(&mut kind, at(0)).due, at(5));
+    assert_eq!(view(&mut kind, at(0)).version.due, at(5));
 }
 
 #[test]

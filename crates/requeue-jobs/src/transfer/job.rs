@@ -3,11 +3,12 @@
 use super::error::TransferError;
 use super::importable;
 use super::object::{ObjectReader, ObjectWriter};
-use crate::job::{Body, DoneView, FailedAttempt, JobView, LeaseView, SuccessorView};
+use crate::job::{Body, DoneView, FailedAttempt, JobView, LeaseView};
 use crate::json::{BodyJson, state_by_name, state_name};
 use crate::names::{JobId, Kind, WorkerName};
 use crate::priority::Priority;
 use crate::receipt::{Fence, Generation};
+use crate::version::{Content, Version};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
@@ -17,10 +18,7 @@ pub(super) fn write_job(job: &JobView) -> ObjectWriter {
         kind,
         id,
         state,
-        body,
-        due,
-        priority,
-        generation,
+        version,
         attempts,
         lease,
         next,
@@ -32,19 +30,16 @@ pub(super) fn write_job(job: &JobView) -> ObjectWriter {
         updated_at,
     } = job;
     let line = ObjectWriter::with_type("job").with("kind", kind.as_str()).with("id", id.as_str());
-    let line = write_body(line.with("state", state_name(*state)), body).time("due_ms", *due);
-    let line = write_priority(line, *priority);
-    let mut line = line.with("generation", importable(generation.0)).with("attempts", attempts);
+    let line = write_version(line.with("state", state_name(*state)), version);
+    let mut line = line.with("attempts", attempts);
     // The fence belongs to the store that the job leaves.
     if let Some(LeaseView { worker, claimed_at, ends_at, cancelled, fence: _ }) = lease {
         let lease = ObjectWriter::new().with("worker", worker.as_str());
         let lease = lease.time("claimed_at_ms", *claimed_at).time("ends_at_ms", *ends_at);
         line = line.object("lease", lease.with("cancelled", cancelled));
     }
-    if let Some(SuccessorView { body, due, priority, generation }) = next {
-        let next = write_body(ObjectWriter::new(), body).time("due_ms", *due);
-        let next = write_priority(next, *priority);
-        line = line.object("next", next.with("generation", importable(generation.0)));
+    if let Some(next) = next {
+        line = line.object("next", write_version(ObjectWriter::new(), next));
     }
     let failures = failures.iter().map(|failure| {
         let FailedAttempt { worker, started_at, ended_at, error } = failure;
@@ -80,10 +75,8 @@ pub(super) fn read_job(
     let Some(state) = state_by_name(&state) else {
         return Err(fields.unexpected("state", &state, "waiting, ready, leased, dead or done"));
     };
-    let (body, due) = (read_body(fields)?, fields.time("due_ms")?);
-    let mut job = JobView::new(kind, id, body, due, Generation(fields.take("generation")?));
+    let mut job = JobView::new(kind, id, read_version(fields)?);
     job.state = state;
-    job.priority = read_priority(fields)?;
     job.attempts = fields.take("attempts")?;
     if let Some(mut lease) = fields.find_object("lease")? {
         job.lease = Some(LeaseView {
@@ -96,10 +89,7 @@ pub(super) fn read_job(
         lease.finish()?;
     }
     if let Some(mut next) = fields.find_object("next")? {
-        let (body, due) = (read_body(&mut next)?, next.time("due_ms")?);
-        let priority = read_priority(&mut next)?;
-        let generation = Generation(next.take("generation")?);
-        job.next = Some(SuccessorView { body, due, priority, generation });
+        job.next = Some(read_version(&mut next)?);
         next.finish()?;
     }
     for mut failure in fields.objects("failures")? {
@@ -132,15 +122,22 @@ pub(super) fn read_job(
     Ok(job)
 }
 
-/// Writes a priority unless it is 0, which exports of earlier versions do not contain either.
-fn write_priority(object: ObjectWriter, priority: Priority) -> ObjectWriter {
-    if priority == Priority::default() { object } else { object.with("priority", priority.get()) }
+fn write_version(object: ObjectWriter, version: &Version) -> ObjectWriter {
+    let Version { content: Content { body }, due, priority, generation } = version;
+    let mut object = write_body(object, body).time("due_ms", *due);
+    if *priority != Priority::default() {
+        object = object.with("priority", priority.get());
+    }
+    object.with("generation", importable(generation.0))
 }
 
-fn read_priority(fields: &mut ObjectReader<'_>) -> Result<Priority, TransferError> {
+fn read_version(fields: &mut ObjectReader<'_>) -> Result<Version, TransferError> {
+    let (body, due) = (read_body(fields)?, fields.time("due_ms")?);
     let level: u8 = fields.find("priority")?.unwrap_or_default();
-    Priority::new(level)
-        .map_err(|error| fields.error("priority", level.to_string(), error.to_string()))
+    let priority = Priority::new(level)
+        .map_err(|error| fields.error("priority", level.to_string(), error.to_string()))?;
+    let generation = Generation(fields.take("generation")?);
+    Ok(Version { content: Content { body }, due, priority, generation })
 }
 
 pub(super) fn write_body(object: ObjectWriter, body: &Body) -> ObjectWriter {

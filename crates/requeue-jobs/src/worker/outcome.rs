@@ -14,7 +14,7 @@ use std::time::Duration;
 /// use requeue_jobs::{Body, BoxError, JobOutcome, JobRun, Outcome};
 ///
 /// async fn remind(run: JobRun) -> Result<JobOutcome, BoxError> {
-///     if run.job.body.is_empty() {
+///     if run.job.body().is_empty() {
 ///         return Ok(Outcome::give_up("not an order").into());
 ///     }
 ///     let result = Body::new(*b"{\"sent\":1}", "application/json")?;
@@ -22,9 +22,9 @@ use std::time::Duration;
 /// }
 ///
 /// assert_eq!(JobOutcome::from(()), JobOutcome::Plain(Outcome::Done));
-/// # use requeue_jobs::{ClaimedJob, Fence, Generation, JobId, Kind, Receipt};
+/// # use requeue_jobs::{ClaimedJob, Fence, JobId, Kind, Receipt};
 /// # let receipt = Receipt::new(Kind::new("order.remind")?, JobId::new("order-7")?, Fence(1), 1);
-/// # let job = ClaimedJob::new(receipt, Body::octets(*b"unpaid")?, Generation(1));
+/// # let job = ClaimedJob::new(receipt, Body::octets(*b"unpaid")?);
 /// # let outcome = requeue_testkit::block_on(remind(JobRun::new(job)))?;
 /// # assert!(matches!(outcome, JobOutcome::DoneWith(_)));
 /// # Ok::<(), BoxError>(())

@@ -28,18 +28,18 @@ impl JobRun {
     ///
     /// ```
     /// use requeue_jobs::{
-    ///     Body, BoxError, ClaimedJob, Fence, Generation, JobId, JobRun, Kind, Outcome, Receipt,
+    ///     Body, BoxError, ClaimedJob, Fence, JobId, JobRun, Kind, Outcome, Receipt,
     /// };
     ///
     /// async fn close(run: JobRun) -> Result<Outcome, BoxError> {
-    ///     match run.job.body.bytes() {
+    ///     match run.job.body().bytes() {
     ///         b"unpaid" => Ok(Outcome::Done),
     ///         _ => Ok(Outcome::give_up("not an order")),
     ///     }
     /// }
     ///
     /// let receipt = Receipt::new(Kind::new("order.close")?, JobId::new("order-7")?, Fence(1), 1);
-    /// let job = ClaimedJob::new(receipt, Body::octets(*b"unpaid")?, Generation(1));
+    /// let job = ClaimedJob::new(receipt, Body::octets(*b"unpaid")?);
     /// let outcome = requeue_testkit::block_on(close(JobRun::new(job)))?;
     /// assert_eq!(outcome, Outcome::Done);
     /// # Ok::<(), BoxError>(())

@@ -430,14 +430,14 @@ impl Drop for JobSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Body;
     use crate::names::{JobId, Kind};
-    use crate::receipt::{Fence, Generation, Receipt};
+    use crate::receipt::{Fence, Receipt};
+    use crate::version::Version;
 
     fn taken(slots: &Arc<Slots>, count: usize) -> Vec<JobSlot> {
         let (kind, id) = (Kind::new("k").expect("valid"), JobId::new("i").expect("valid"));
         let receipt = Receipt::new(kind, id, Fence(1), 1);
-        let job = ClaimedJob::new(receipt, Body::default(), Generation(1));
+        let job = ClaimedJob::new(receipt, Version::default());
         let claims = slots.claims();
         (0..count).map(|_| claims.slot(&job).expect("a free slot")).collect()
     }

@@ -22,7 +22,8 @@ const SECOND: Duration = Duration::from_secs(1);
 fn a_put_specifies_the_due_time_the_mode_and_the_condition() {
     block_on(async {
         let (jobs, _clock) = jobs();
-        let due = async |jobs: &Jobs| jobs.get("k", "i").await.unwrap().unwrap().due.as_millis();
+        let due =
+            async |jobs: &Jobs| jobs.get("k", "i").await.unwrap().unwrap().version.due.as_millis();
         jobs.put("k", "i", "1").after(5 * SECOND).await.unwrap();
         assert_eq!(due(&jobs).await, 1_005_000);
         jobs.put("k", "i", "2").at(Timestamp::from_millis(1_007_000)).await.unwrap();
@@ -36,7 +37,7 @@ fn a_put_specifies_the_due_time_the_mode_and_the_condition() {
         let updated = jobs.put("k", "i", "6").if_generation(kept.generation).content_type("a/b");
         assert_eq!(updated.await.unwrap().outcome, PutOutcome::Updated);
         let view = jobs.get("k", "i").await.unwrap().unwrap();
-        assert_eq!((view.body.bytes(), view.body.content_type()), (&b"6"[..], "a/b"));
+        assert_eq!((view.body().bytes(), view.body().content_type()), (&b"6"[..], "a/b"));
         let exists = jobs.put("k", "i", "7").if_absent().await;
         assert!(matches!(exists, Err(PutError::Exists { .. })));
     });
@@ -132,7 +133,7 @@ fn a_json_body_round_trips() {
         jobs.put_json("k", "i", &vec![1, 2]).after(SECOND).await.unwrap();
         jobs.run_now("k", "i").await.unwrap();
         let job = &jobs.claim(["k"], "w").await.unwrap().jobs[0];
-        assert_eq!(job.body.content_type(), "application/json");
+        assert_eq!(job.body().content_type(), "application/json");
         assert_eq!(job.json::<Vec<u8>>(), Ok(vec![1, 2]));
         assert!(matches!(job.json::<String>(), Err(Invalid::NotJson { .. })));
         let keys = std::collections::HashMap::from([((), ())]);

@@ -47,7 +47,7 @@ impl Env {
     /// Claims and acks the jobs that are due. Returns their ids and bodies.
     fn work(&self) -> Vec<(String, String)> {
         let claimed = block_on(self.jobs.claim(["report"], "w").max(100).into_future()).unwrap();
-        let text = |job: &ClaimedJob| String::from_utf8_lossy(job.body.bytes()).into_owned();
+        let text = |job: &ClaimedJob| String::from_utf8_lossy(job.body().bytes()).into_owned();
         for job in &claimed.jobs {
             block_on(self.jobs.ack(&job.receipt)).unwrap();
         }
@@ -304,12 +304,12 @@ fn missing_timers_are_set_again() {
     block_on(env.jobs.store().change(vec![Change { kind, id, action }])).unwrap();
     assert_eq!((missing(), missing(), env.timers()), (1, 0, 1));
     // One that is too late is moved.
-    let mut late = Put::new(timers, timer.id.clone(), timer.body.clone());
+    let mut late = Put::new(timers, timer.id.clone(), timer.body().clone());
     late.due = Due::After(9 * HOUR);
     block_on(env.jobs.store().put(vec![late])).unwrap();
     assert_eq!((missing(), env.timers()), (0, 1));
     let moved = block_on(env.jobs.get(SCHEDULE_TIMERS, "report/r")).unwrap().unwrap();
-    assert_eq!(moved.due, timer.due);
+    assert_eq!(moved.version.due, timer.version.due);
     env.clock.advance(HOUR);
     env.tick();
     assert_eq!(env.work().len(), 1);

@@ -140,7 +140,7 @@ fn done_deletes_the_job() {
     let env = TestEnv::new();
     let recorded = env.process_one(|run| async move {
         assert_eq!(
-            (run.job.id().as_str(), run.job.body.bytes(), run.attempt),
+            (run.job.id().as_str(), run.job.body().bytes(), run.attempt),
             ("i", &b"body"[..], 1)
         );
         Ok(Outcome::Done)

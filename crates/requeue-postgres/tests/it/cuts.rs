@@ -8,7 +8,7 @@ use crate::support::{
 use requeue_jobs::{
     Body, Change, ChangeError, ChangeKind, ClaimedJob, Due, Fence, Generation, JobView, Kind,
     Missed, Priority, PutError, Query, Restore, Schedule, Settings, Settle, SettleError,
-    Settlement, Store, StoreError, Tick, TickJob, Timestamp,
+    Settlement, Store, StoreError, Tick, TickJob, Timestamp, Version,
 };
 use requeue_postgres::PostgresStore;
 use requeue_testkit::{Direction, Proxy, block_on};
@@ -67,7 +67,11 @@ const CALLS: [(&str, Call); 9] = [
     }),
     ("restore", |of| {
         let (due, generation) = (Timestamp::from_millis(1_800_000_000_000), Generation(7));
-        let job = JobView::new(of.kind.clone(), id("restored"), Body::default(), due, generation);
+        let job = JobView::new(
+            of.kind.clone(),
+            id("restored"),
+            Version::new(Body::default(), due, generation),
+        );
         let restore =
             Restore { kind: of.kind.clone(), generation, fence: Fence(7), jobs: vec![job] };
         block_on(of.store.restore(restore))?.remove(0).map(drop)

@@ -38,8 +38,8 @@ fn a_put_is_invisible_until_the_commit_and_then_claimable() {
     app.run("commit");
     is_whole(&store);
     let job = claimed(&store, 1, LONG).jobs.remove(0);
-    assert_eq!((job.id().as_str(), job.body.bytes()), ("a", &b"hello"[..]));
-    assert_eq!(job.generation, placed.generation);
+    assert_eq!((job.id().as_str(), job.body().bytes()), ("a", &b"hello"[..]));
+    assert_eq!(job.version.generation, placed.generation);
     assert_eq!(settle(&store, &job, Settlement::Ack), Ok(Settled::Done));
     is_whole(&store);
 }
@@ -57,7 +57,7 @@ fn after_a_rollback_nothing_exists_and_the_counts_are_exact() {
         assert_eq!(ids(&store), ["before"]);
         let view = block_on(store.get(kind(), id("before"))).expect("the server is up");
         let view = view.expect("it exists");
-        assert_eq!((view.body.bytes(), view.state), (&b"hello"[..], JobState::Ready));
+        assert_eq!((view.body().bytes(), view.state), (&b"hello"[..], JobState::Ready));
         let kinds = block_on(store.kinds()).expect("the server is up");
         assert_eq!(kinds.iter().map(|view| view.kind.as_str()).collect::<Vec<_>>(), ["mail"]);
         is_whole(&store);
@@ -102,7 +102,7 @@ fn two_transactions_that_put_one_job_wait_for_each_other() {
         assert_eq!(after.outcome, outcome);
         assert!(after.generation > before.generation);
         let view = block_on(store.get(kind(), id(end))).expect("the server is up");
-        assert_eq!(view.expect("it exists").body.bytes(), b"two");
+        assert_eq!(view.expect("it exists").body().bytes(), b"two");
         is_whole(&store);
     }
 }
@@ -173,7 +173,7 @@ fn a_batch_that_has_waited_creates_a_job_with_a_later_generation_than_a_removed_
         assert!(placed[1].generation > removed.generation, "{placed:?} after {removed:?}");
         assert!(placed[0].generation < placed[1].generation, "{placed:?}");
         let stored = block_on(store.get(kind(), id("c"))).expect("the server is up");
-        assert_eq!(stored.expect("it exists").generation, placed[1].generation);
+        assert_eq!(stored.expect("it exists").version.generation, placed[1].generation);
         // In the order of the entries.
         let order = claimed(&store, 3, LONG).jobs;
         let order: Vec<_> = order.iter().map(|job| job.id().as_str()).collect();

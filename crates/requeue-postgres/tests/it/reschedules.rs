@@ -130,14 +130,17 @@ fn reschedule_has_all_options_in_sql() {
     let run =
         |arguments: &str| app.run(&format!("select outcome from {schema}.reschedule({arguments})"));
     let body = |name: &str| {
-        let body = view(&store, name).body;
+        let body = view(&store, name).version.content.body;
         (String::from_utf8_lossy(body.bytes()).into_owned(), body.content_type().to_owned())
     };
     let of = |body: &str, content_type: &str| (body.to_owned(), content_type.to_owned());
     let first = view(&store, "a");
     assert_eq!(run("'mail', 'a', priority => 7"), "updated");
-    assert_eq!((view(&store, "a").due, view(&store, "a").priority.get()), (first.due, 7));
-    assert_eq!(view(&store, "a").body, first.body);
+    assert_eq!(
+        (view(&store, "a").version.due, view(&store, "a").version.priority.get()),
+        (first.version.due, 7)
+    );
+    assert_eq!(view(&store, "a").version.content.body, first.version.content.body);
     assert_eq!(run("'mail', 'a', 'text'"), "updated");
     assert_eq!(body("a"), of("text", "text/plain"));
     assert_eq!(run("'mail', 'a', '{\"a\": 1}'::jsonb"), "updated");
@@ -149,9 +152,9 @@ fn reschedule_has_all_options_in_sql() {
     assert_eq!(run("'mail', 'a', delay => '0 s', notify => true"), "updated");
     assert_eq!((view(&store, "a").state, body("a")), (JobState::Ready, of("y", "image/png")));
     assert_eq!(run("'mail', 'a', due => '2030-01-01Z'"), "updated");
-    assert_eq!(view(&store, "a").due.as_millis(), 1_893_456_000_000);
+    assert_eq!(view(&store, "a").version.due.as_millis(), 1_893_456_000_000);
     assert_eq!(run("'mail', 'a', priority => 1, if_generation => 1"), "other_generation");
-    let Generation(newest) = view(&store, "a").generation;
+    let Generation(newest) = view(&store, "a").version.generation;
     assert_eq!(run(&format!("'mail', 'a', priority => 1, if_generation => {newest}")), "updated");
     assert_eq!(run("'mail', 'absent', delay => '1 h'"), "absent");
     assert_eq!(run("'other', 'a', delay => '1 h'"), "absent");
@@ -160,7 +163,7 @@ fn reschedule_has_all_options_in_sql() {
     assert_eq!(run("'mail', 'a', 'next'"), "coalesced");
     settle(&store, &job, Settlement::Bury { error: "no".into() }).expect("the lease is held");
     let job = claimed(&store, 1, LONG).jobs.remove(0);
-    assert_eq!(job.body.bytes(), b"next");
+    assert_eq!(job.body().bytes(), b"next");
     settle(&store, &job, Settlement::Bury { error: "no".into() }).expect("the lease is held");
     assert_eq!(run("'mail', 'a', 'dead'"), "updated");
     assert_eq!(view(&store, "a").state, JobState::Dead);
@@ -207,18 +210,21 @@ fn every_invalid_argument_of_reschedule_is_a_clear_error_and_changes_nothing() {
 fn a_reschedule_takes_effect_with_the_commit() {
     let (store, schema, app) = start();
     put_all(&store, vec![put("a")]);
-    let due = view(&store, "a").due;
+    let due = view(&store, "a").version.due;
     for (end, moved) in [("rollback", false), ("commit", true)] {
         app.run("begin");
         let set = Reschedule { due: Some(Due::After(LONG)), ..Reschedule::default() };
         let placed = app.reschedule(&store, "mail", "a", set).expect("the job exists");
         assert_eq!(placed.outcome, PutOutcome::Updated);
-        assert_eq!((view(&store, "a").due, view(&store, "a").state), (due, JobState::Ready));
+        assert_eq!(
+            (view(&store, "a").version.due, view(&store, "a").state),
+            (due, JobState::Ready)
+        );
         // It is locked until the end.
         assert_eq!(claimed(&store, 1, LONG).jobs.len(), 0);
         app.run(end);
-        assert_eq!(view(&store, "a").due > due, moved);
-        assert_eq!(view(&store, "a").body.bytes(), b"hello");
+        assert_eq!(view(&store, "a").version.due > due, moved);
+        assert_eq!(view(&store, "a").body().bytes(), b"hello");
         is_whole(&store);
     }
     // A trigger, as in an application.
@@ -230,7 +236,7 @@ fn a_reschedule_takes_effect_with_the_commit() {
          insert into {schema}.orders values ('a', now()); \
          update {schema}.orders set promised = '2030-01-01Z'"
     ));
-    assert_eq!(view(&store, "a").due.as_millis(), 1_893_456_000_000);
+    assert_eq!(view(&store, "a").version.due.as_millis(), 1_893_456_000_000);
     let priority = Some(Priority::new(3).expect("valid"));
     let set = Reschedule { priority, ..Reschedule::default() };
     let absent = app.reschedule(&store, "mail", "b", set);

@@ -91,7 +91,7 @@ fn a_statement_settles_jobs_as_the_rules_do() {
         let views = kinds.clone().map(|kind| {
             let mut views = views(&store, &kind);
             for view in &mut views {
-                (view.kind, view.generation) = (kinds[0].clone(), Generation(0));
+                (view.kind, view.version.generation) = (kinds[0].clone(), Generation(0));
             }
             views
         });

@@ -44,14 +44,17 @@ fn put_has_all_options_of_a_put() {
         let view = block_on(store.get(kind(), id(name))).expect("the server is up");
         view.expect("it exists")
     };
-    assert_eq!(view("text").body.bytes(), b"debounced");
-    assert_eq!((view("text").body.content_type(), view("text").priority.get()), ("text/plain", 0));
+    assert_eq!(view("text").body().bytes(), b"debounced");
     assert_eq!(
-        (view("json").body.bytes(), view("json").body.content_type()),
+        (view("text").body().content_type(), view("text").version.priority.get()),
+        ("text/plain", 0)
+    );
+    assert_eq!(
+        (view("json").body().bytes(), view("json").body().content_type()),
         (&b"{\"a\": 1}"[..], "application/json")
     );
     assert_eq!(
-        (view("bytes").body.bytes(), view("bytes").body.content_type()),
+        (view("bytes").body().bytes(), view("bytes").body().content_type()),
         (&[0, 255][..], "image/png")
     );
     assert_eq!(view("due").state, JobState::Waiting);
@@ -108,7 +111,7 @@ fn a_due_time_that_is_put_with_sql_is_rounded_up() {
     let (store, schema, app) = start();
     app.run(&format!("select {schema}.put('mail', 'a', 'x', due => '2030-01-01 00:00:00.0001Z')"));
     let view = block_on(store.get(kind(), id("a"))).expect("the server is up");
-    assert_eq!(view.expect("it exists").due.as_millis(), 1_893_456_000_001);
+    assert_eq!(view.expect("it exists").version.due.as_millis(), 1_893_456_000_001);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn the_jobs_of_a_node_that_stops_come_back_when_their_leases_expire() {
         let new = &back[old.id().as_str()];
         assert_eq!((old.attempt, new.attempt), (1, 2));
         assert!(new.receipt.fence() > old.receipt.fence());
-        assert_eq!(new.generation, old.generation);
+        assert_eq!(new.version.generation, old.version.generation);
         let lost = settle(&staying, old, Settlement::Ack);
         assert!(matches!(lost, Err(SettleError::LeaseLost { .. })), "{lost:?}");
         assert_eq!(settle(&staying, new, Settlement::Ack), Ok(Settled::Done));

@@ -44,7 +44,7 @@ impl Slot {
             kind: job.kind().clone(),
             target: Arc::clone(&grant.target),
             permit: grant.permit,
-            bytes: job.body.len(),
+            bytes: job.body().len(),
             verdict: None,
         }
     }

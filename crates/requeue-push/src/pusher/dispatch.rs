@@ -96,7 +96,7 @@ async fn claim(
         }
         Err(error) => (Vec::new(), Some(error)),
     };
-    let bytes = jobs.iter().map(|job| job.body.len()).sum();
+    let bytes = jobs.iter().map(|job| job.body().len()).sum();
     let usage = Usage { in_flight: jobs.len(), bytes };
     let notify = shared.lock().claimed(shared.clock().now(), kind, &grant, usage);
     notify.iter().for_each(|changed| changed.notify_one());

@@ -28,7 +28,7 @@ pub(super) fn request(
     let job = &delivery.job;
     let (id, seconds) = (delivery.message_id(), now.as_millis() / 1000);
     // The content type of a job is any text.
-    let content_type = HeaderValue::from_str(job.body.content_type()).unwrap_or(OCTETS);
+    let content_type = HeaderValue::from_str(job.body().content_type()).unwrap_or(OCTETS);
     let mut request = Request::post(url.path())
         .header(header::HOST, url.authority())
         .header(header::CONTENT_TYPE, content_type)
@@ -38,7 +38,7 @@ pub(super) fn request(
     for (name, value) in delivery.headers() {
         request = request.header(name, value);
     }
-    if let Some(signature) = sign(&config.secrets, &id, seconds, job.body.bytes()) {
+    if let Some(signature) = sign(&config.secrets, &id, seconds, job.body().bytes()) {
         request = request.header("webhook-signature", signature);
     }
     if let Some(failure) = &delivery.previous_failure {
@@ -59,7 +59,7 @@ pub(super) fn request(
         value.set_sensitive(true);
         request = request.header(name, value);
     }
-    let body = Bytes::from_owner(SharedBody(job.body.clone()));
+    let body = Bytes::from_owner(SharedBody(job.body().clone()));
     request.body(Full::new(body)).map_err(|error| error.to_string())
 }
 
@@ -76,12 +76,14 @@ impl AsRef<[u8]> for SharedBody {
 mod tests {
     use super::*;
     use crate::config::PushUrl;
-    use requeue_jobs::{ClaimedJob, Fence, Generation, JobId, Kind, Receipt};
+    use requeue_jobs::{ClaimedJob, Fence, Generation, JobId, Kind, Receipt, Version};
 
     fn delivery(id: &str, body: Body) -> Delivery {
         let (kind, id) = (Kind::new("order.close").unwrap(), JobId::new(id).unwrap());
-        let mut job = ClaimedJob::new(Receipt::new(kind, id, Fence(7), 1), body, Generation(3));
-        job.due = Timestamp::from_millis(1_796_112_000_000);
+        let mut job = ClaimedJob::new(
+            Receipt::new(kind, id, Fence(7), 1),
+            Version::new(body, Timestamp::from_millis(1_796_112_000_000), Generation(3)),
+        );
         job.attempt = 2;
         Delivery::new(job)
     }

@@ -13,7 +13,8 @@ mod responses;
 mod room;
 
 use requeue_jobs::{
-    Body, ClaimedJob, Fence, Generation, JobId, Kind, ManualClock, Receipt, Timestamp, WallClock,
+    Body, ClaimedJob, Fence, Generation, JobId, Kind, ManualClock, Receipt, Timestamp, Version,
+    WallClock,
 };
 use requeue_push::{
     AllowedTargets, Delivery, DeliveryOutcome, PushClient, PushClientOptions, PushConfig, Target,
@@ -54,8 +55,9 @@ fn config(url: &str, more: Value) -> PushConfig {
 
 fn delivery_of(id: &str, body: Body) -> Delivery {
     let (kind, id) = (Kind::new("order.close").unwrap(), JobId::new(id).unwrap());
-    let mut job = ClaimedJob::new(Receipt::new(kind, id, Fence(7), 1), body, Generation(3));
-    (job.due, job.created_at) = (BEGAN_AT, Timestamp::from_millis(1_796_111_000_000));
+    let version = Version::new(body, BEGAN_AT, Generation(3));
+    let mut job = ClaimedJob::new(Receipt::new(kind, id, Fence(7), 1), version);
+    job.created_at = Timestamp::from_millis(1_796_111_000_000);
     Delivery::new(job)
 }
 

@@ -151,7 +151,7 @@ async fn a_job_that_fails_is_sent_again_with_the_same_id_and_a_higher_fence() {
     node.clock.advance(Duration::from_secs(3600));
     until("the second attempt failed", || node.counts().retried == 2).await;
     let job = node.job(1).await.unwrap();
-    let wait = job.due.saturating_since(BEGAN_AT);
+    let wait = job.version.due.saturating_since(BEGAN_AT);
     assert_eq!(wait, Duration::from_secs(3690), "Retry-After replaces the backoff");
     node.clock.advance(Duration::from_secs(90));
     until("the third attempt succeeded", || node.counts().done == 1).await;

@@ -25,7 +25,7 @@ impl Target for Stalled {
     }
 
     fn deliver<'a>(&'a self, delivery: &'a Delivery) -> DeliveryFuture<'a> {
-        let len = delivery.job.body.len();
+        let len = delivery.job.body().len();
         {
             let (mut now, mut most) = (self.now.lock().unwrap(), self.most.lock().unwrap());
             *now = (now.0 + 1, now.1 + len);

@@ -5,7 +5,8 @@ use requeue::ManualClock;
 use requeue_jobs::{
     Body, Change, ChangeKind, Claim, Condition, Due, Fence, Generation, JobId, JobState, JobView,
     Kind, Missed, Mode, Priority, Put, Query, Receipt, Restore, Retention, Schedule, Settings,
-    Settle, Settlement, Spans, Store, Tick, TickJob, TimeQuery, Timestamp, WallClock, WorkerName,
+    Settle, Settlement, Spans, Store, Tick, TickJob, TimeQuery, Timestamp, Version, WallClock,
+    WorkerName,
 };
 use requeue_redis::{Options, RedisConnectError, RedisStore};
 use requeue_testkit::block_on;
@@ -121,8 +122,11 @@ impl AllOperations<'_> {
         self.claim();
         self.clock.advance(Duration::from_secs(60));
         drop(block_on(self.store.reap(10)));
-        let job =
-            JobView::new(kind(), id("new"), Body::default(), Timestamp::default(), Generation(5));
+        let job = JobView::new(
+            kind(),
+            id("new"),
+            Version { generation: Generation(5), ..Version::default() },
+        );
         let (generation, fence) = (Generation(5), Fence(5));
         let restore = Restore { kind: kind(), generation, fence, jobs: vec![job] };
         drop(block_on(self.store.restore(restore)));

@@ -7,7 +7,7 @@ use requeue::ManualClock;
 use requeue_jobs::{
     Body, Change, ChangeKind, Claim, Fence, Generation, JobId, JobState, JobView, Kind,
     MemoryStore, Put, Query, Restore, Settings, Settle, Settlement, Store, StoreError, TimeQuery,
-    Timestamp, WallClock, WorkerName,
+    Timestamp, Version, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::RedisServer;
@@ -45,7 +45,8 @@ fn jobs_with_odd_ids_are_retried_after_the_same_backoff_and_listed_in_the_same_o
 fn the_count_of_deaths_stops_at_its_maximum() {
     let mut pair = Pair::new();
     let (kind, now) = (kind("mail"), pair.wall_clock.now());
-    let mut job = JobView::new(kind.clone(), id("1"), Body::default(), now, Generation(1));
+    let mut job =
+        JobView::new(kind.clone(), id("1"), Version::new(Body::default(), now, Generation(1)));
     job.deaths = u32::MAX;
     let (generation, fence, jobs) = (Generation(1), Fence(1), vec![job]);
     pair.call(Operation::Restore(Restore { kind, generation, fence, jobs })).unwrap().unwrap();

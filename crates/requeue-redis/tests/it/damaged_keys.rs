@@ -76,7 +76,7 @@ fn a_damaged_record_does_not_hide_the_other_jobs_of_a_claim() {
         let mut claimed = all.claim_some(10).expect("the server is up");
         claimed.jobs.retain(|job| job.id().as_str() == "b");
         assert_eq!(claimed.errors, []);
-        assert_eq!(claimed.jobs[0].body, text("repaired"));
+        assert_eq!(claimed.jobs[0].version.content.body, text("repaired"));
     }
 }
 
@@ -238,7 +238,10 @@ fn no_call_panics_whatever_the_keys_contain() {
         all.redis::<i64>(redis::cmd("DEL").arg(keys));
         all.put_now("new");
         let claimed = all.claim_some(5).map_err(|error| error.to_string())?;
-        assert_eq!((ids(&claimed), claimed.jobs[0].generation), (vec!["new"], Generation(1)));
+        assert_eq!(
+            (ids(&claimed), claimed.jobs[0].version.generation),
+            (vec!["new"], Generation(1))
+        );
         Ok(())
     });
 }

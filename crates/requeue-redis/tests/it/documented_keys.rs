@@ -85,10 +85,14 @@ fn values_have_the_documented_fields() {
     let leased = view("leased-next");
     let (lease, next) = (leased.lease.unwrap(), leased.next.unwrap());
     let (record, content) = fields(&keys.job["leased-next"], [7, 6, 6]);
-    assert_eq!(record, [leased.generation.0, millis(leased.created_at), millis(leased.created_at)]);
+    assert_eq!(
+        record,
+        [leased.version.generation.0, millis(leased.created_at), millis(leased.created_at)]
+    );
     assert_eq!(content, b"\x02body of leased-next");
     let (found, worker) = fields(&keys.lease["leased-next"], [7, 8, 6, 6, 6, 1]);
-    let [due, claimed, updated] = [leased.due, lease.claimed_at, leased.updated_at].map(millis);
+    let [due, claimed, updated] =
+        [leased.version.due, lease.claimed_at, leased.updated_at].map(millis);
     assert_eq!(found, [receipt.fence().0, receipt.nonce(), due, claimed, updated, 0]);
     assert_eq!(worker, lease.worker.as_str().as_bytes());
     let (found, content) = fields(&keys.next["leased-next"], [6, 7, 6]);

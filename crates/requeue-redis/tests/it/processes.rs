@@ -45,7 +45,7 @@ fn print_line(line: &str) {
 
 async fn handle(job: &ClaimedJob) -> Result<(), BoxError> {
     let (id, fence, ends) = (job.id(), job.receipt.fence().0, job.lease_ends_at.as_millis());
-    let version = std::str::from_utf8(job.body.bytes())?;
+    let version = std::str::from_utf8(job.body().bytes())?;
     print_line(&format!("began {id} {fence} {version} {} {ends}", now()));
     tokio::time::sleep(Duration::from_millis(fence % 5)).await;
     print_line(&format!("ended {id} {fence} {version} {} {ends}", now()));

@@ -38,7 +38,7 @@ fn claim(store: &RedisStore, kinds: &[Kind], lease: Duration) -> Claimed {
     let claim = Claim { kinds: kinds.to_vec(), max: 1000, lease: Some(lease), worker, nonce: 7 };
     let claimed = block_on(store.claim(claim)).expect("it is up");
     assert_eq!(claimed.errors, []);
-    let bytes: usize = claimed.jobs.iter().map(|job| job.body.len()).sum();
+    let bytes: usize = claimed.jobs.iter().map(|job| job.body().len()).sum();
     assert!(bytes <= MAX_RESULT_BYTES, "{bytes} bytes");
     claimed
 }
@@ -149,7 +149,7 @@ fn a_page_ends_before_its_bodies_exceed_the_limit() {
     loop {
         let page = block_on(store.list(query.clone())).expect("it is up");
         let body = |job: &requeue_jobs::JobView| {
-            job.body.len() + job.next.as_ref().map_or(0, |next| next.body.len())
+            job.body().len() + job.next.as_ref().map_or(0, |next| next.content.body.len())
         };
         let bytes: usize = page.jobs.iter().map(body).sum();
         assert!(bytes <= MAX_RESULT_BYTES, "{bytes} bytes");

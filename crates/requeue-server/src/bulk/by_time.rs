@@ -93,7 +93,7 @@ mod tests {
             let page = block_on(list_by_time(store, query.clone(), &filter));
             let page = page.expect("the store works");
             pages.push(page.jobs.len());
-            dues.extend(page.jobs.iter().map(|job| job.due));
+            dues.extend(page.jobs.iter().map(|job| job.version.due));
             query.after = page.cursor;
             if query.after.is_none() {
                 assert!(dues.is_sorted_by(|a, b| a < b), "each job is listed once");

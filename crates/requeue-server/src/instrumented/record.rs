@@ -72,10 +72,10 @@ impl InstrumentedStore {
             let now = lease.map_or(node_now, |lease| lease_start(job.lease_ends_at, lease));
             let meters = meters.of(job.kind());
             meters.claimed.inc();
-            meters.late(now.saturating_since(job.due));
+            meters.late(now.saturating_since(job.version.due));
             self.events.send(|| Event {
                 at: now,
-                generation: Some(job.generation.0),
+                generation: Some(job.version.generation.0),
                 attempt: Some(job.attempt),
                 worker: Some(worker.clone()),
                 until: Some(job.lease_ends_at),

@@ -48,7 +48,7 @@ impl LeaseTable {
     pub(super) fn add(&mut self, job: &ClaimedJob, worker: &WorkerName, now: Timestamp) {
         let lease = TrackedLease {
             worker: worker.clone(),
-            generation: job.generation,
+            generation: job.version.generation,
             attempt: job.attempt,
             fence: job.receipt.fence(),
             ends_at: job.lease_ends_at,
@@ -112,13 +112,13 @@ impl LeaseTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::Body;
+    use requeue_jobs::Version;
 
     fn job(n: usize, fence: u64, ends_at: u64) -> ClaimedJob {
         let kind = Kind::new("mail").expect("a valid kind");
         let id = JobId::new(n.to_string()).expect("a valid id");
         let receipt = Receipt::new(kind, id, Fence(fence), 0);
-        let mut job = ClaimedJob::new(receipt, Body::default(), Generation(1));
+        let mut job = ClaimedJob::new(receipt, Version::default());
         job.lease_ends_at = Timestamp::from_millis(ends_at);
         job
     }

@@ -136,7 +136,7 @@ fn schedules_with_any_id_are_set_changed_run_and_removed_by_a_client() {
 
             jobs.run_schedule("mail", name).await.unwrap();
             let job = jobs.get("mail", name).await.unwrap().unwrap();
-            assert_eq!(job.body, spec.body);
+            assert_eq!(job.version.content.body, spec.body);
             assert!(jobs.remove_schedule("mail", name).await.unwrap());
             assert!(!jobs.remove_schedule("mail", name).await.unwrap());
             assert_eq!(jobs.schedule("mail", name).await.unwrap(), None);
@@ -290,7 +290,7 @@ fn a_whole_store_is_exported_and_imported() {
         let done = new.0.import(&file[..]).await.unwrap();
         assert_eq!(done["jobs"], 100);
         let job = new.0.get(kind(), id("99")).await.unwrap();
-        assert_eq!(job.expect("the job was imported").body, body);
+        assert_eq!(job.expect("the job was imported").version.content.body, body);
         assert_eq!(new.0.stats().await.unwrap()["pending"], 100);
     });
 }
@@ -329,7 +329,7 @@ fn jobs_are_put_claimed_and_acked_through_a_server() {
         while done < 10 {
             let claim = jobs.claim(["mail"], "w").max(3).wait(Duration::from_secs(5));
             for job in claim.await.unwrap().jobs {
-                assert_eq!(job.body.bytes(), b"hello");
+                assert_eq!(job.body().bytes(), b"hello");
                 jobs.ack(&job.receipt).await.unwrap();
                 done += 1;
             }

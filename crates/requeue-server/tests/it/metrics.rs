@@ -7,7 +7,7 @@ use requeue::ManualClock;
 use requeue_jobs::{
     Body, Change, ChangeKind, Condition, Due, Fence, Generation, JobView, MemoryStore, Missed,
     Priority, Put, Query, Receipt, Restore, Schedule, ScheduleCondition, Settings, Settle,
-    SettleError, Settled, Settlement, Store, Tick, TickJob, WallClock, WorkerName,
+    SettleError, Settled, Settlement, Store, Tick, TickJob, Version, WallClock, WorkerName,
 };
 use requeue_server::InstrumentedStore;
 use requeue_testkit::{Fault, Faulty, block_on};
@@ -142,7 +142,8 @@ fn restored_jobs_scheduled_jobs_and_reaps_are_counted() {
     block_on(fixture.store.tick(tick.clone())).unwrap();
     block_on(fixture.store.tick(tick)).unwrap();
 
-    let job = JobView::new(kind("moved"), id("a"), Body::default(), next, Generation(1));
+    let job =
+        JobView::new(kind("moved"), id("a"), Version::new(Body::default(), next, Generation(1)));
     let restore =
         |jobs| Restore { kind: kind("moved"), generation: Generation(1), fence: Fence(1), jobs };
     let jobs = vec![job.clone(), job];

@@ -149,14 +149,14 @@ fn nothing_is_lost<'a>(
             let of = history.delivery(&settlement.settle.receipt);
             settlement.settle.action == Settlement::Ack
                 && settlement.ends()
-                && of.is_some_and(|of| of.job.generation >= newest)
+                && of.is_some_and(|of| of.job.version.generation >= newest)
         });
         let cancelled = history
             .changes
             .iter()
             .any(|(span, action, _)| *action == ChangeKind::Cancel && !span.is_before(&put.span));
         let is_it = |job: &&JobView| (&job.kind, &job.id) == (&name.0, &name.1);
-        let dead = left.iter().find(is_it).is_some_and(|job| job.generation >= newest);
+        let dead = left.iter().find(is_it).is_some_and(|job| job.version.generation >= newest);
         if !(acked || cancelled || dead) {
             return Err((Some(name), format!("generation {newest} is lost")));
         }
@@ -168,10 +168,11 @@ fn nothing_is_lost<'a>(
 /// `run_now`.
 fn nothing_is_early(history: &JobHistory<'_>, skew: Duration) -> Checked {
     for Delivery { span, job } in &history.deliveries {
-        if is_early(span, job.due, skew) {
-            return Err(format!("{} is due at {}", job.receipt, job.due.as_millis()));
+        if is_early(span, job.version.due, skew) {
+            return Err(format!("{} is due at {}", job.receipt, job.version.due.as_millis()));
         }
-        let mut put = history.placed().filter(|(_, generation)| *generation == job.generation);
+        let mut put =
+            history.placed().filter(|(_, generation)| *generation == job.version.generation);
         let Some((put, _)) = put.next() else { continue };
         if let Some(due) = not_before(put)
             && is_early(span, due, skew)
@@ -229,10 +230,12 @@ fn newest_generation_is_delivered(history: &JobHistory<'_>, _: Duration) -> Chec
     let acked =
         history.settlements.iter().filter(|of| of.outcome == Outcome::Settled(Settled::Done));
     let acked: Vec<_> = acked
-        .filter_map(|ack| Some((ack, history.delivery(&ack.settle.receipt)?.job.generation)))
+        .filter_map(|ack| {
+            Some((ack, history.delivery(&ack.settle.receipt)?.job.version.generation))
+        })
         .collect();
     for Delivery { span, job } in &history.deliveries {
-        let (receipt, delivered) = (&job.receipt, job.generation);
+        let (receipt, delivered) = (&job.receipt, job.version.generation);
         let newer = |(put, generation): &(&PutCall<'_>, _)| {
             *generation > delivered && put.span.is_before(span)
         };
@@ -313,7 +316,7 @@ fn cancelled_jobs_are_not_delivered(history: &JobHistory<'_>, _: Duration) -> Ch
         let covered = history.placed().filter(|(put, _)| put.span.is_before(cancel));
         let Some(covered) = covered.map(|(_, generation)| generation).max() else { continue };
         let delivered = history.deliveries.iter().find(|delivery| {
-            delivery.job.generation <= covered && cancel.is_before(&delivery.span)
+            delivery.job.version.generation <= covered && cancel.is_before(&delivery.span)
         });
         if let Some(delivered) = delivered {
             return Err(format!("{} was cancelled", delivered.job.receipt));

@@ -22,7 +22,7 @@ pub(crate) async fn puts_are_executed_in_the_order_of_the_batch(h: &Harness) {
     assert_eq!((first.outcome, second.outcome), (PutOutcome::Created, PutOutcome::Updated));
     assert!(first.generation < second.generation && second.generation < other.generation);
     let view = h.view("a").await;
-    assert_eq!((view.body.bytes(), view.due), (&b"second"[..], h.after(secs(5))));
+    assert_eq!((view.body().bytes(), view.version.due), (&b"second"[..], h.after(secs(5))));
 }
 
 pub(crate) async fn a_put_that_fails_does_not_stop_the_others(h: &Harness) {
@@ -40,7 +40,7 @@ pub(crate) async fn of_two_puts_with_one_condition_the_first_succeeds(h: &Harnes
     let results = h.put_all([job("a").body("1").if_absent(), job("a").body("2").if_absent()]).await;
     assert!(results[0].is_ok());
     assert!(matches!(results[1], Err(PutError::Exists { .. })));
-    assert_eq!(h.view("a").await.body.bytes(), b"1");
+    assert_eq!(h.view("a").await.body().bytes(), b"1");
 }
 
 pub(crate) async fn a_batch_may_be_of_several_kinds(h: &Harness) {

@@ -145,7 +145,10 @@ pub(crate) async fn a_put_after_a_cancel_is_a_new_job(h: &Harness) {
         assert_eq!(h.view("a").await.failures, []);
         let again = h.claim().await;
         assert_eq!((again.attempt, again.created_at), (1, created));
-        assert_eq!((again.generation, again.body.bytes()), (placed.generation, &b"again"[..]));
+        assert_eq!(
+            (again.version.generation, again.body().bytes()),
+            (placed.generation, &b"again"[..])
+        );
         h.ack(&again).await;
         assert_eq!(h.get("a").await, None);
     }
@@ -161,10 +164,10 @@ pub(crate) async fn a_put_after_a_cancel_outlives_the_expiry(h: &Harness) {
     h.advance(LEASE);
     h.claims_nothing().await;
     let view = h.view("a").await;
-    assert_eq!((view.state, view.due, view.attempts), (JobState::Waiting, due, 0));
+    assert_eq!((view.state, view.version.due, view.attempts), (JobState::Waiting, due, 0));
     assert_eq!(view.created_at, created);
     h.advance(LEASE);
-    assert_eq!(h.claim().await.body.bytes(), b"again");
+    assert_eq!(h.claim().await.body().bytes(), b"again");
 }
 
 pub(crate) async fn a_second_cancel_covers_puts_after_the_first(h: &Harness) {
@@ -188,7 +191,7 @@ pub(crate) async fn debounce_restarts_after_a_cancel(h: &Harness) {
         h.advance(secs(4));
     }
     h.ack(&held).await;
-    assert_eq!(h.view("a").await.due, began.saturating_add(secs(10)));
+    assert_eq!(h.view("a").await.version.due, began.saturating_add(secs(10)));
 }
 
 pub(crate) async fn a_cancelled_leased_job_still_exists(h: &Harness) {

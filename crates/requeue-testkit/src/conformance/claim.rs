@@ -8,7 +8,7 @@ pub(crate) async fn nothing_is_delivered_early(h: &Harness) {
     h.advance(secs(5) - millis(1));
     h.claims_nothing().await;
     h.advance(millis(1));
-    assert_eq!(h.claim().await.due, h.now());
+    assert_eq!(h.claim().await.version.due, h.now());
 }
 
 pub(crate) async fn jobs_are_claimed_in_due_order(h: &Harness) {
@@ -66,8 +66,8 @@ pub(crate) async fn a_claimed_job_contains_what_its_worker_needs(h: &Harness) {
     h.advance(secs(1));
     let job = h.claim().await;
     assert_eq!((job.kind(), job.id()), (&mail(), &id("a")));
-    assert_eq!((job.body.bytes(), job.generation), (&b"hello"[..], placed.generation));
-    assert_eq!((job.attempt, job.due, job.created_at), (1, created, created));
+    assert_eq!((job.body().bytes(), job.version.generation), (&b"hello"[..], placed.generation));
+    assert_eq!((job.attempt, job.version.due, job.created_at), (1, created, created));
     assert_eq!(job.lease_ends_at, h.after(LEASE));
 }
 

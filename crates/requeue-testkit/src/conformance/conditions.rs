@@ -48,7 +48,7 @@ pub(crate) async fn if_absent_fails_on_an_expired_lease(h: &Harness) {
 
 pub(crate) async fn if_absent_fails_on_a_dead_job(h: &Harness) {
     h.die("a").await;
-    let generation = h.view("a").await.generation;
+    let generation = h.view("a").await.version.generation;
     exists(h, generation).await;
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn if_generation_updates_the_job_with_this_generation(h: &Harne
     let first = h.put("a").await.generation;
     let placed = h.put(job("a").body("second").if_generation(first)).await;
     assert_eq!(placed.outcome, PutOutcome::Updated);
-    assert_eq!(h.view("a").await.body.bytes(), b"second");
+    assert_eq!(h.view("a").await.body().bytes(), b"second");
     // A repeated put is refused: the job has another generation now.
     has_not(h, first, Some(placed.generation)).await;
 }
@@ -95,7 +95,7 @@ pub(crate) async fn if_generation_compares_with_the_successor(h: &Harness) {
 
 pub(crate) async fn if_generation_revives_the_dead_job_with_this_generation(h: &Harness) {
     h.die("a").await;
-    let generation = h.view("a").await.generation;
+    let generation = h.view("a").await.version.generation;
     has_not(h, Generation(generation.0 + 1), Some(generation)).await;
     let placed = h.put(job("a").if_generation(generation)).await;
     assert_eq!(placed.outcome, PutOutcome::Revived);
@@ -103,7 +103,7 @@ pub(crate) async fn if_generation_revives_the_dead_job_with_this_generation(h: &
 
 pub(crate) async fn a_refused_put_uses_no_generation(h: &Harness) {
     h.put_in_order(["a", "b"]).await;
-    let generation = h.view("a").await.generation;
+    let generation = h.view("a").await.version.generation;
     exists(h, generation).await;
     assert_eq!(h.claim().await.id(), &id("a"));
     assert_eq!(h.counts().await, [1, 1, 0, 1]);

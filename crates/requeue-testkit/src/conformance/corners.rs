@@ -14,7 +14,7 @@ pub(crate) async fn debounce_counts_from_the_next_put_after_a_requeue(h: &Harnes
         h.put(job("a").after(secs(7)).debounce(secs(10))).await;
         h.advance(secs(4));
     }
-    assert_eq!(h.view("a").await.due, began.saturating_add(secs(10)));
+    assert_eq!(h.view("a").await.version.due, began.saturating_add(secs(10)));
 }
 
 pub(crate) async fn if_generation_compares_with_a_cancelled_leased_job(h: &Harness) {
@@ -27,7 +27,7 @@ pub(crate) async fn if_generation_compares_with_a_cancelled_leased_job(h: &Harne
     let found = Some(next.generation);
     assert!(matches!(stale, Err(PutError::Generation { found: newest, .. }) if newest == found));
     assert_eq!(h.ack(&held).await, Settled::Cancelled);
-    assert_eq!(h.claim().await.body.bytes(), b"next");
+    assert_eq!(h.claim().await.body().bytes(), b"next");
 }
 
 /// A second cancel drops the successor, so that the generation of the leased job counts again.
@@ -60,7 +60,7 @@ pub(crate) async fn run_now_of_a_successor_does_not_shorten_the_backoff_of_a_ret
     assert_eq!(h.retry(&held, secs(5)).await, Settled::RetryAt(due));
     h.claims_nothing().await;
     h.run_now("a").await;
-    assert_eq!(h.claim().await.body.bytes(), b"next");
+    assert_eq!(h.claim().await.body().bytes(), b"next");
 }
 
 pub(crate) async fn a_failure_after_run_now_has_a_backoff_again(h: &Harness) {
@@ -71,7 +71,7 @@ pub(crate) async fn a_failure_after_run_now_has_a_backoff_again(h: &Harness) {
     let held = h.claim().await;
     h.retry(&held, secs(60)).await;
     h.put("a").await;
-    assert_eq!(h.view("a").await.due, h.after(secs(60)));
+    assert_eq!(h.view("a").await.version.due, h.after(secs(60)));
 }
 
 /// The successor of a settled cancelled lease is a new job, in line by its own due time.

@@ -114,8 +114,8 @@ pub(crate) async fn a_tick_puts_the_job_and_advances_the_schedule(h: &Harness) {
     };
     assert_eq!(placed.outcome, PutOutcome::Created);
     let view = h.view("nightly").await;
-    assert_eq!((view.due, view.generation), (first, placed.generation));
-    assert_eq!((view.state, view.body), (JobState::Waiting, text("report")));
+    assert_eq!((view.version.due, view.version.generation), (first, placed.generation));
+    assert_eq!((view.state, view.version.content.body), (JobState::Waiting, text("report")));
     assert_eq!(schedules(h).await, [nightly(second)]);
 }
 
@@ -179,7 +179,7 @@ pub(crate) async fn two_runs_never_overlap(h: &Harness) {
     assert_eq!(placed.outcome, PutOutcome::Coalesced);
     h.claims_nothing().await;
     h.ack(&running).await;
-    assert_eq!(h.claim().await.generation, placed.generation);
+    assert_eq!(h.claim().await.version.generation, placed.generation);
 }
 
 pub(crate) async fn a_removed_schedule_leaves_its_jobs(h: &Harness) {
@@ -198,7 +198,7 @@ pub(crate) async fn a_tick_puts_the_job_that_it_specifies(h: &Harness) {
     keep(h, nightly(times[0])).await;
     h.put(job("nightly").priority(7)).await;
     assert!(matches!(tick(h, times[0], times[1], true).await, Ticked::Put(_)));
-    assert_eq!(h.view("nightly").await.priority.get(), 0);
+    assert_eq!(h.view("nightly").await.version.priority.get(), 0);
     let priority = Priority::new(3).expect("a valid priority");
     let other = TickJob { id: id("nightly@2"), body: text("other"), priority };
     let Ticked::Put(placed) = tick_with(h, times[1], times[2], Some(other)).await else {
@@ -206,8 +206,11 @@ pub(crate) async fn a_tick_puts_the_job_that_it_specifies(h: &Harness) {
     };
     assert_eq!(placed.outcome, PutOutcome::Created);
     let view = h.view("nightly@2").await;
-    assert_eq!((view.priority, view.body, view.due), (priority, text("other"), times[1]));
-    assert_eq!(h.view("nightly").await.body, text("report"));
+    assert_eq!(
+        (view.version.priority, view.version.content.body, view.version.due),
+        (priority, text("other"), times[1])
+    );
+    assert_eq!(h.view("nightly").await.version.content.body, text("report"));
     assert_eq!(schedules(h).await, [nightly(times[2])]);
 }
 
@@ -268,16 +271,16 @@ pub(crate) async fn a_schedule_whose_timer_is_missing_runs_again_and_no_run_twic
     h.advance(secs(30));
     assert_eq!((set_missing_timers(h).await, set_missing_timers(h).await), (1, 0));
     assert_eq!((step(h).await, step(h).await), (1, 0));
-    let first = h.view("poll").await.generation;
+    let first = h.view("poll").await.version.generation;
     // Between the tick and the next timer: the run was started.
     assert_eq!(cancel_timer(h).await, Changed::Removed);
     assert_eq!((set_missing_timers(h).await, step(h).await), (1, 0));
-    assert_eq!(h.view("poll").await.generation, first, "it was not started twice");
+    assert_eq!(h.view("poll").await.version.generation, first, "it was not started twice");
     let claimed = h.claim().await;
     h.ack(&claimed).await;
     h.advance(secs(30));
     assert_eq!(step(h).await, 1);
-    assert!(h.view("poll").await.generation > first);
+    assert!(h.view("poll").await.version.generation > first);
 }
 
 pub(crate) async fn a_timer_that_is_cancelled_while_a_node_holds_it_is_set_again(h: &Harness) {
@@ -298,8 +301,8 @@ pub(crate) async fn a_timer_that_is_cancelled_while_a_node_holds_it_is_set_again
     assert_eq!((step(h).await, h.get("poll").await), (0, None), "its lease has not ended");
     h.advance(secs(10));
     assert_eq!((step(h).await, step(h).await), (1, 0));
-    let generation = h.view("poll").await.generation;
+    let generation = h.view("poll").await.version.generation;
     h.advance(secs(20));
     assert_eq!((set_missing_timers(h).await, step(h).await), (0, 0));
-    assert_eq!(h.view("poll").await.generation, generation);
+    assert_eq!(h.view("poll").await.version.generation, generation);
 }

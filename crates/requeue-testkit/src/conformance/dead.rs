@@ -28,14 +28,14 @@ pub(crate) async fn a_put_revives_a_dead_job(h: &Harness) {
     let view = h.view("a").await;
     assert_eq!((view.state, view.attempts, view.died_at), (JobState::Ready, 0, None));
     let claimed = h.claim().await;
-    assert_eq!((claimed.attempt, claimed.body.bytes()), (1, &b"again"[..]));
-    assert_eq!(claimed.generation, placed.generation);
+    assert_eq!((claimed.attempt, claimed.body().bytes()), (1, &b"again"[..]));
+    assert_eq!(claimed.version.generation, placed.generation);
 }
 
 pub(crate) async fn a_job_revived_by_a_put_has_its_due_time(h: &Harness) {
     h.die("a").await;
     h.put(job("a").after(secs(5))).await;
-    assert_eq!(h.view("a").await.due, h.after(secs(5)));
+    assert_eq!(h.view("a").await.version.due, h.after(secs(5)));
     h.claims_nothing().await;
     h.advance(secs(5));
     h.claim().await;
@@ -55,7 +55,7 @@ pub(crate) async fn a_job_can_be_revived_by_name(h: &Harness) {
     h.advance(secs(60));
     assert_eq!(h.change("a", ChangeKind::Revive).await, Ok(Changed::Revived));
     let view = h.view("a").await;
-    assert_eq!((view.state, view.due), (JobState::Ready, h.now()));
+    assert_eq!((view.state, view.version.due), (JobState::Ready, h.now()));
     assert_eq!((view.attempts, view.deaths, view.died_at), (0, 1, None));
     assert_eq!(view.failures.last().and_then(|f| f.error.as_deref()), Some("it broke"));
     assert_eq!(h.claim().await.attempt, 1);

@@ -44,8 +44,11 @@ pub(crate) async fn a_done_job_shows_when_and_by_whom_it_was_done(h: &Harness) {
     h.advance(millis(250));
     h.ack(&claimed).await;
     let view = h.view("a").await;
-    assert_eq!((view.state, view.generation, view.attempts), (JobState::Done, generation, 1));
-    assert!(view.body.is_empty() && view.failures.is_empty() && view.lease.is_none());
+    assert_eq!(
+        (view.state, view.version.generation, view.attempts),
+        (JobState::Done, generation, 1)
+    );
+    assert!(view.body().is_empty() && view.failures.is_empty() && view.lease.is_none());
     assert_eq!(view.updated_at, h.now());
     let done = view.done.expect("it is done");
     assert_eq!(done.worker.as_str(), "worker-1");
@@ -60,7 +63,10 @@ pub(crate) async fn a_done_job_keeps_its_due_time_and_its_priority(h: &Harness) 
     let claimed = h.claim().await;
     h.ack(&claimed).await;
     let view = h.view("a").await;
-    assert_eq!((view.due, view.priority), (before.due, before.priority));
+    assert_eq!(
+        (view.version.due, view.version.priority),
+        (before.version.due, before.version.priority)
+    );
     assert_eq!(view.created_at, before.created_at);
 }
 
@@ -155,7 +161,7 @@ pub(crate) async fn a_page_has_sixteen_mebibytes_of_results(h: &Harness) {
 pub(crate) async fn for_a_put_a_done_job_is_absent(h: &Harness) {
     keep_all(h).await;
     complete(h, "a").await;
-    let first = h.view("a").await.generation;
+    let first = h.view("a").await.version.generation;
     let expected = h.try_put(job("a").if_generation(first)).await;
     assert!(matches!(expected, Err(PutError::Generation { found: None, .. })), "{expected:?}");
     let placed = h.put(job("a").body("again").if_absent()).await;
@@ -164,7 +170,7 @@ pub(crate) async fn for_a_put_a_done_job_is_absent(h: &Harness) {
     let view = h.view("a").await;
     assert_eq!((view.state, view.done, view.created_at), (JobState::Ready, None, h.now()));
     assert_eq!(done(h).await, 0);
-    assert_eq!(h.claim().await.body.bytes(), b"again");
+    assert_eq!(h.claim().await.body().bytes(), b"again");
 }
 
 pub(crate) async fn if_new_fails_if_the_job_is_done(h: &Harness) {
@@ -174,7 +180,7 @@ pub(crate) async fn if_new_fails_if_the_job_is_done(h: &Harness) {
     let again = h.try_put(job("a").if_new()).await;
     let exists = matches!(
         &again,
-        Err(PutError::Exists { generation, .. }) if *generation == before.generation
+        Err(PutError::Exists { generation, .. }) if *generation == before.version.generation
     );
     assert!(exists, "{again:?}");
     assert_eq!(h.view("a").await, before);
@@ -299,7 +305,10 @@ pub(crate) async fn a_restored_job_replaces_a_done_one(h: &Harness) {
     waiting.created_at = waiting.created_at.saturating_add(millis(1));
     assert_eq!(h.restore(waiting.clone()).await, Restored::Created);
     let view = h.view("a").await;
-    assert_eq!((view.state, view.body), (JobState::Waiting, waiting.body));
+    assert_eq!(
+        (view.state, view.version.content.body),
+        (JobState::Waiting, waiting.version.content.body)
+    );
     h.advance(secs(60));
     assert_eq!(ids(&h.claim_up_to(10).await), ["a"]);
 }

@@ -36,21 +36,24 @@ pub(crate) async fn a_successor_revives_a_buried_job(h: &Harness) {
     assert_eq!(revived.failures.len(), 2);
     h.advance(secs(10));
     let next = h.claim().await;
-    assert_eq!((next.body.bytes(), next.attempt), (&b"new"[..], 1));
-    assert!(next.generation > held.generation);
+    assert_eq!((next.body().bytes(), next.attempt), (&b"new"[..], 1));
+    assert!(next.version.generation > held.version.generation);
 }
 
 pub(crate) async fn a_requeued_job_starts_with_no_attempts(h: &Harness) {
     let job = claimed(h).await;
     assert_eq!(h.settle(&job, Settlement::RequeueAfter(secs(5))).await, Ok(Settled::Done));
     let waiting = h.view("a").await;
-    assert_eq!((waiting.due, waiting.attempts), (h.after(secs(5)), 0));
+    assert_eq!((waiting.version.due, waiting.attempts), (h.after(secs(5)), 0));
     assert!(waiting.failures.is_empty());
     h.assert_lost(&job).await;
     h.advance(secs(5));
     let again = h.claim().await;
-    assert_eq!((again.body.bytes(), again.attempt), (&b"old"[..], 1));
-    assert!(again.generation > job.generation, "the requeued job has a new generation");
+    assert_eq!((again.body().bytes(), again.attempt), (&b"old"[..], 1));
+    assert!(
+        again.version.generation > job.version.generation,
+        "the requeued job has a new generation"
+    );
 }
 
 pub(crate) async fn a_successor_replaces_a_requeued_job_and_is_not_early(h: &Harness) {
@@ -58,8 +61,8 @@ pub(crate) async fn a_successor_replaces_a_requeued_job_and_is_not_early(h: &Har
     let put = h.put(job("a").body("new").after(secs(60))).await;
     assert_eq!(h.settle(&held, Settlement::RequeueAfter(secs(5))).await, Ok(Settled::Done));
     let next = h.view("a").await;
-    assert_eq!((next.due, next.generation), (h.after(secs(60)), put.generation));
-    assert_eq!(next.body.bytes(), b"new");
+    assert_eq!((next.version.due, next.version.generation), (h.after(secs(60)), put.generation));
+    assert_eq!(next.body().bytes(), b"new");
 }
 
 pub(crate) async fn a_cancelled_job_is_neither_buried_nor_requeued(h: &Harness) {

@@ -113,11 +113,11 @@ pub(crate) async fn a_release_does_not_count_as_a_failure(h: &Harness) {
 
 pub(crate) async fn a_released_job_keeps_its_position(h: &Harness) {
     h.put_in_order(["a", "b"]).await;
-    let due = h.view("a").await.due;
+    let due = h.view("a").await.version.due;
     let job = h.claim().await;
     h.advance(secs(1));
     h.release(&job).await;
-    assert_eq!(h.view("a").await.due, due);
+    assert_eq!(h.view("a").await.version.due, due);
     assert_eq!(ids(&h.claim_up_to(10).await), ["a", "b"]);
 }
 
@@ -157,7 +157,7 @@ pub(crate) async fn an_expired_lease_is_delivered_again(h: &Harness) {
     h.advance(LEASE);
     let second = h.claim().await;
     assert_eq!((second.id(), second.attempt), (&id("a"), 2));
-    assert_eq!(second.generation, first.generation);
+    assert_eq!(second.version.generation, first.version.generation);
     assert!(second.receipt.fence() > first.receipt.fence());
     assert_eq!(h.ack(&second).await, Settled::Done);
 }
@@ -300,7 +300,7 @@ pub(crate) async fn the_reaper_ends_an_expired_lease(h: &Harness) {
     h.advance(secs(3600));
     assert_eq!(h.reap().await, 1);
     let view = h.view("a").await;
-    assert_eq!((view.state, view.due), (JobState::Ready, job.lease_ends_at));
+    assert_eq!((view.state, view.version.due), (JobState::Ready, job.lease_ends_at));
     assert_eq!((view.attempts, view.failures.len(), view.lease), (1, 1, None));
     h.assert_lost(&job).await;
     assert_eq!(h.claim().await.attempt, 2);

@@ -35,13 +35,13 @@ pub(crate) async fn the_largest_job_is_accepted(h: &Harness) {
     let (of, name) = ("k".repeat(MAX_KIND_LEN), "ü".repeat(MAX_ID_LEN / 2));
     h.put(job(&name).of(&of).carrying(body.clone())).await;
     let claimed = h.claim_with(|claim| claim.kinds = vec![kind(&of)]).await.jobs.remove(0);
-    assert_eq!((claimed.id(), &claimed.body), (&id(&name), &body));
+    assert_eq!((claimed.id(), claimed.body()), (&id(&name), &body));
     h.ack(&claimed).await;
 }
 
 pub(crate) async fn the_longest_delay_is_ten_years(h: &Harness) {
     h.put(job("a").after(MAX_DELAY)).await;
-    assert_eq!(h.view("a").await.due, h.after(MAX_DELAY));
+    assert_eq!(h.view("a").await.version.due, h.after(MAX_DELAY));
     let longer = MAX_DELAY + millis(1);
     let later = h.after(longer);
     for put in [job("b").after(longer), job("b").at(later)] {
@@ -208,7 +208,7 @@ pub(crate) async fn a_claim_returns_sixteen_mebibytes_of_all_its_kinds_together(
     while left > 0 {
         let claimed = h.claim_with(|claim| (claim.kinds, claim.max) = (kinds.to_vec(), 100)).await;
         assert_eq!(claimed.errors, []);
-        let bytes: usize = claimed.jobs.iter().map(|job| job.body.len()).sum();
+        let bytes: usize = claimed.jobs.iter().map(|job| job.body().len()).sum();
         assert!(!claimed.jobs.is_empty(), "a claim returns at least one job");
         assert!(bytes <= MAX_RESULT_BYTES, "a claim returned bodies of {bytes} bytes");
         left -= claimed.jobs.len();
@@ -243,7 +243,7 @@ pub(crate) async fn an_expired_lease_that_does_not_fit_into_a_claim_is_not_ended
     // It is the first job of the next claim, with the body of its successor.
     let jobs = h.claim_up_to(100).await;
     assert_eq!(ids(&jobs), ["expired"]);
-    assert_eq!((jobs[0].attempt, jobs[0].body.len()), (2, MAX_BODY_LEN));
+    assert_eq!((jobs[0].attempt, jobs[0].body().len()), (2, MAX_BODY_LEN));
 }
 
 pub(crate) async fn a_page_has_sixteen_mebibytes_including_successors(h: &Harness) {
@@ -315,7 +315,7 @@ async fn replaces(h: &Harness, n: usize) -> (Generation, Fence) {
     assert_eq!(placed.outcome, PutOutcome::Created);
     let kinds = vec![kind(&format!("kind-{n}"))];
     let claimed = h.claim_with(|claim| claim.kinds = kinds).await.jobs.remove(0);
-    assert_eq!(claimed.generation, placed.generation);
+    assert_eq!(claimed.version.generation, placed.generation);
     h.release(&claimed).await;
     (placed.generation, claimed.receipt.fence())
 }
@@ -346,14 +346,14 @@ pub(crate) async fn ten_thousand_kinds_have_jobs_settings_or_schedules_at_most(h
     // One is left without anything. Its numbers are not used again, by whatever kind.
     let (generation, fence) = replaces(h, MAX_KINDS + 1).await;
     assert!(
-        generation > held.generation && fence > held.receipt.fence(),
+        generation > held.version.generation && fence > held.receipt.fence(),
         "{generation:?} {fence:?}"
     );
     assert_full(h).await;
     h.assert_lost(&held).await;
     cancel(h, MAX_KINDS + 1).await;
     let again = replaces(h, 0).await;
-    assert!(again.0 > held.generation && again.1 > held.receipt.fence(), "{again:?}");
+    assert!(again.0 > held.version.generation && again.1 > held.receipt.fence(), "{again:?}");
     assert_full(h).await;
 
     h.set_of("kind-1", |settings| *settings = Settings::default()).await;

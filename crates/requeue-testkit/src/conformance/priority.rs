@@ -17,10 +17,13 @@ async fn put_all<const N: usize>(h: &Harness, jobs: [(&str, u8); N]) {
 pub(crate) async fn a_job_has_the_priority_of_its_put(h: &Harness) {
     h.put(job("a").priority(7)).await;
     h.put("b").await;
-    assert_eq!((h.view("a").await.priority.get(), h.view("b").await.priority.get()), (7, 0));
-    assert_eq!(h.claim().await.priority.get(), 7);
-    assert_eq!(h.view("a").await.priority.get(), 7, "while it is leased");
-    assert_eq!(h.claim().await.priority.get(), 0);
+    assert_eq!(
+        (h.view("a").await.version.priority.get(), h.view("b").await.version.priority.get()),
+        (7, 0)
+    );
+    assert_eq!(h.claim().await.version.priority.get(), 7);
+    assert_eq!(h.view("a").await.version.priority.get(), 7, "while it is leased");
+    assert_eq!(h.claim().await.version.priority.get(), 0);
 }
 
 pub(crate) async fn higher_priorities_are_claimed_first(h: &Harness) {
@@ -66,7 +69,7 @@ pub(crate) async fn no_job_is_overtaken_for_ever(h: &Harness) {
     for minute in 0..90 {
         h.put(job(&format!("other {minute}")).priority(9)).await;
         let claimed = h.claim().await;
-        assert_eq!(claimed.priority.get(), 9, "in minute {minute}");
+        assert_eq!(claimed.version.priority.get(), 9, "in minute {minute}");
         h.ack(&claimed).await;
         h.advance(secs(60));
     }
@@ -101,24 +104,24 @@ pub(crate) async fn a_put_changes_the_priority_of_a_pending_job(h: &Harness) {
     assert_eq!(ids(&h.claim_up_to(1).await), ["b"]);
     h.put(job("c").priority(2)).await;
     let a = h.view("a").await;
-    assert_eq!(a.priority.get(), 2);
+    assert_eq!(a.version.priority.get(), 2);
     assert_eq!(ids(&h.claim_up_to(2).await), ["a", "c"], "a has kept its due time");
 }
 
 pub(crate) async fn keep_does_not_change_the_priority(h: &Harness) {
     h.put(job("a").priority(5)).await;
     h.put(job("a").priority(9).mode(Mode::Keep)).await;
-    assert_eq!(h.view("a").await.priority.get(), 5);
+    assert_eq!(h.view("a").await.version.priority.get(), 5);
 }
 
 pub(crate) async fn earliest_keeps_the_higher_priority(h: &Harness) {
     h.put(job("a").priority(5).after(secs(10))).await;
     h.put(job("a").priority(2).mode(Mode::Earliest).after(secs(5))).await;
     let a = h.view("a").await;
-    assert_eq!((a.priority.get(), a.due), (5, h.after(secs(5))));
+    assert_eq!((a.version.priority.get(), a.version.due), (5, h.after(secs(5))));
     h.put(job("a").priority(8).mode(Mode::Earliest).after(secs(60))).await;
     let a = h.view("a").await;
-    assert_eq!((a.priority.get(), a.due), (8, h.after(secs(5))));
+    assert_eq!((a.version.priority.get(), a.version.due), (8, h.after(secs(5))));
 }
 
 pub(crate) async fn a_successor_has_its_own_priority(h: &Harness) {
@@ -128,11 +131,11 @@ pub(crate) async fn a_successor_has_its_own_priority(h: &Harness) {
     h.put(job("b").priority(3)).await;
     let view = h.view("a").await;
     let next = view.next.expect("there is a successor");
-    assert_eq!((view.priority.get(), next.priority.get()), (5, 1));
+    assert_eq!((view.version.priority.get(), next.priority.get()), (5, 1));
     h.put(job("a").priority(0).mode(Mode::Earliest)).await;
     assert_eq!(h.view("a").await.next.map(|next| next.priority.get()), Some(1));
     h.ack(&a).await;
-    assert_eq!(h.view("a").await.priority.get(), 1);
+    assert_eq!(h.view("a").await.version.priority.get(), 1);
     assert_eq!(ids(&h.claim_up_to(2).await), ["b", "a"]);
 }
 
@@ -141,14 +144,14 @@ pub(crate) async fn retry_release_and_requeue_keep_the_priority(h: &Harness) {
     let a = h.claim().await;
     h.release(&a).await;
     let a = h.claim().await;
-    assert_eq!((a.id().as_str(), a.priority.get()), ("a", 5));
+    assert_eq!((a.id().as_str(), a.version.priority.get()), ("a", 5));
     h.retry(&a, secs(0)).await;
     let a = h.claim().await;
-    assert_eq!((a.id().as_str(), a.priority.get()), ("a", 5));
+    assert_eq!((a.id().as_str(), a.version.priority.get()), ("a", 5));
     let requeued = h.settle(&a, Settlement::RequeueAfter(secs(0))).await;
     requeued.expect("the lease is current");
     let a = h.claim().await;
-    assert_eq!((a.id().as_str(), a.priority.get()), ("a", 5));
+    assert_eq!((a.id().as_str(), a.version.priority.get()), ("a", 5));
 }
 
 pub(crate) async fn an_expired_lease_keeps_the_priority(h: &Harness) {
@@ -185,7 +188,7 @@ pub(crate) async fn a_successor_after_a_failure_has_its_own_priority(h: &Harness
         h.put(job(&name).priority(1)).await;
         h.settle(&claimed, action).await.expect("the lease is current");
         let view = h.view(&name).await;
-        assert_eq!((view.state, view.priority.get()), (JobState::Ready, 1));
+        assert_eq!((view.state, view.version.priority.get()), (JobState::Ready, 1));
         h.cancel(&name).await;
     }
 }
@@ -225,19 +228,20 @@ pub(crate) async fn a_restored_job_has_its_priority(h: &Harness) {
         assert_eq!(h.get(name).await, None);
         assert_eq!(h.restore(view).await, Restored::Created);
     }
-    let priorities = [h.view("a").await.priority.get(), h.view("b").await.priority.get()];
+    let priorities =
+        [h.view("a").await.version.priority.get(), h.view("b").await.version.priority.get()];
     assert_eq!(priorities, [7, 2], "a job has that of its successor");
 }
 
 pub(crate) async fn a_dead_job_has_its_priority_when_it_is_revived(h: &Harness) {
     h.die(job("a").priority(5)).await;
-    assert_eq!(h.view("a").await.priority.get(), 5);
+    assert_eq!(h.view("a").await.version.priority.get(), 5);
     h.put(job("b").priority(3)).await;
     h.change("a", ChangeKind::Revive).await.expect("it is dead");
     assert_eq!(ids(&h.claim_up_to(2).await), ["a", "b"]);
     h.die(job("c").priority(5)).await;
     h.put(job("c").priority(2)).await;
-    assert_eq!(h.view("c").await.priority.get(), 2, "a put has its own priority");
+    assert_eq!(h.view("c").await.version.priority.get(), 2, "a put has its own priority");
 }
 
 pub(crate) async fn counts_and_limits_are_those_of_all_priorities(h: &Harness) {
@@ -256,6 +260,6 @@ pub(crate) async fn counts_and_limits_are_those_of_all_priorities(h: &Harness) {
 
 pub(crate) async fn the_oldest_ready_job_is_that_of_any_priority(h: &Harness) {
     put_all(h, [("a", 3), ("b", 0), ("c", 9)]).await;
-    let oldest = h.view("a").await.due;
+    let oldest = h.view("a").await.version.due;
     assert_eq!(h.kind().await.oldest_ready, Some(oldest));
 }

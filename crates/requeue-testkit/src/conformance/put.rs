@@ -9,7 +9,7 @@ pub(crate) async fn an_absent_job_is_created(h: &Harness) {
     assert_eq!(placed.outcome, PutOutcome::Created);
     let view = h.view("a").await;
     assert_eq!((view.kind, view.id), (kind("mail"), id("a")));
-    assert_eq!((view.state, view.due), (JobState::Ready, h.now()));
+    assert_eq!((view.state, view.version.due), (JobState::Ready, h.now()));
     assert_eq!((view.attempts, view.deaths, view.failures.len()), (0, 0, 0));
     assert_eq!((view.lease, view.next, view.died_at), (None, None, None));
     assert_eq!((view.created_at, view.updated_at), (h.now(), h.now()));
@@ -18,13 +18,13 @@ pub(crate) async fn an_absent_job_is_created(h: &Harness) {
 pub(crate) async fn a_body_is_delivered_unchanged(h: &Harness) {
     let body = Body::new([0, 255, 10, 0].as_slice(), "image/png").expect("a short body");
     h.put(job("a").carrying(body.clone())).await;
-    assert_eq!(h.view("a").await.body, body);
-    assert_eq!(h.claim().await.body, body);
+    assert_eq!(h.view("a").await.version.content.body, body);
+    assert_eq!(h.claim().await.version.content.body, body);
 }
 
 pub(crate) async fn a_body_may_be_empty(h: &Harness) {
     h.put(job("a").carrying(Body::default())).await;
-    assert_eq!(h.claim().await.body, Body::default());
+    assert_eq!(h.claim().await.version.content.body, Body::default());
 }
 
 pub(crate) async fn an_id_can_be_any_text(h: &Harness) {
@@ -44,7 +44,7 @@ pub(crate) async fn the_same_id_in_two_kinds_is_two_jobs(h: &Harness) {
     let placed = h.put(job("a").of("sms").body("sms")).await;
     assert_eq!(placed.outcome, PutOutcome::Created);
     let claimed = h.claim().await;
-    assert_eq!(claimed.body.bytes(), b"mail");
+    assert_eq!(claimed.body().bytes(), b"mail");
     h.ack(&claimed).await;
     let other = h.store.get(kind("sms"), id("a")).await.expect("the call succeeds");
     assert!(other.is_some());
@@ -53,7 +53,7 @@ pub(crate) async fn the_same_id_in_two_kinds_is_two_jobs(h: &Harness) {
 pub(crate) async fn a_job_that_is_due_later_waits(h: &Harness) {
     h.put(job("a").after(secs(5))).await;
     let view = h.view("a").await;
-    assert_eq!((view.state, view.due), (JobState::Waiting, h.after(secs(5))));
+    assert_eq!((view.state, view.version.due), (JobState::Waiting, h.after(secs(5))));
     assert_eq!((view.created_at, view.updated_at), (h.now(), h.now()));
     h.advance(secs(5));
     assert_eq!(h.view("a").await.state, JobState::Ready);
@@ -61,13 +61,13 @@ pub(crate) async fn a_job_that_is_due_later_waits(h: &Harness) {
 
 pub(crate) async fn a_due_time_in_the_past_means_now(h: &Harness) {
     h.put(job("a").at(Timestamp::from_millis(1))).await;
-    assert_eq!(h.view("a").await.due, h.now());
-    assert_eq!(h.claim().await.due, h.now());
+    assert_eq!(h.view("a").await.version.due, h.now());
+    assert_eq!(h.claim().await.version.due, h.now());
 }
 
 pub(crate) async fn due_times_round_up_to_a_millisecond(h: &Harness) {
     h.put(job("a").after(Duration::from_nanos(1_000_001))).await;
-    assert_eq!(h.view("a").await.due, h.after(millis(2)));
+    assert_eq!(h.view("a").await.version.due, h.after(millis(2)));
     h.advance(millis(1));
     h.claims_nothing().await;
     h.advance(millis(1));
@@ -86,8 +86,8 @@ pub(crate) async fn every_put_has_a_higher_generation(h: &Harness) {
 pub(crate) async fn put_get_and_claim_return_the_same_generation(h: &Harness) {
     h.put("a").await;
     let generation = h.put(job("a").body("again")).await.generation;
-    assert_eq!(h.view("a").await.generation, generation);
-    assert_eq!(h.claim().await.generation, generation);
+    assert_eq!(h.view("a").await.version.generation, generation);
+    assert_eq!(h.claim().await.version.generation, generation);
 }
 
 pub(crate) async fn generations_keep_rising_after_a_job_has_ended(h: &Harness) {
@@ -105,17 +105,17 @@ pub(crate) async fn the_last_put_on_a_waiting_job_wins(h: &Harness) {
     for delay in [secs(60), secs(2)] {
         let placed = h.put(job("a").body("last").after(delay)).await;
         assert_eq!(placed.outcome, PutOutcome::Updated);
-        assert_eq!(h.view("a").await.due, h.after(delay));
+        assert_eq!(h.view("a").await.version.due, h.after(delay));
     }
     h.advance(secs(2));
-    assert_eq!(h.claim().await.body.bytes(), b"last");
+    assert_eq!(h.claim().await.body().bytes(), b"last");
     h.claims_nothing().await;
 }
 
 pub(crate) async fn a_waiting_job_can_be_made_due_now(h: &Harness) {
     h.put(job("a").after(secs(60))).await;
     h.put("a").await;
-    assert_eq!(h.claim().await.due, h.now());
+    assert_eq!(h.claim().await.version.due, h.now());
 }
 
 pub(crate) async fn a_put_replaces_the_body_of_a_ready_job(h: &Harness) {
@@ -123,7 +123,10 @@ pub(crate) async fn a_put_replaces_the_body_of_a_ready_job(h: &Harness) {
     let placed = h.put(job("a").body("last")).await;
     assert_eq!(placed.outcome, PutOutcome::Updated);
     let claimed = h.claim().await;
-    assert_eq!((claimed.body.bytes(), claimed.generation), (&b"last"[..], placed.generation));
+    assert_eq!(
+        (claimed.body().bytes(), claimed.version.generation),
+        (&b"last"[..], placed.generation)
+    );
 }
 
 pub(crate) async fn a_ready_job_can_be_delayed(h: &Harness) {
@@ -137,11 +140,11 @@ pub(crate) async fn a_ready_job_can_be_delayed(h: &Harness) {
 
 pub(crate) async fn a_put_that_is_due_now_keeps_the_position(h: &Harness) {
     h.put_in_order(["a", "b"]).await;
-    let due = h.view("a").await.due;
+    let due = h.view("a").await.version.due;
     h.put(job("a").body("again")).await;
-    assert_eq!(h.view("a").await.due, due);
+    assert_eq!(h.view("a").await.version.due, due);
     let claimed = h.claim().await;
-    assert_eq!((claimed.id(), claimed.body.bytes()), (&id("a"), &b"again"[..]));
+    assert_eq!((claimed.id(), claimed.body().bytes()), (&id("a"), &b"again"[..]));
 }
 
 pub(crate) async fn a_job_that_is_put_repeatedly_is_not_starved(h: &Harness) {

@@ -45,7 +45,7 @@ async fn reschedule(h: &Harness, name: &str, set: Reschedule) -> Placed {
 async fn updated(h: &Harness, name: &str, set: Reschedule) -> JobView {
     let placed = reschedule(h, name, set).await;
     let view = h.view(name).await;
-    assert_eq!((placed.outcome, placed.generation), (PutOutcome::Updated, view.generation));
+    assert_eq!((placed.outcome, placed.generation), (PutOutcome::Updated, view.version.generation));
     view
 }
 
@@ -55,11 +55,11 @@ pub(crate) async fn a_new_due_time_changes_nothing_else(h: &Harness) {
     h.advance(secs(1));
     for delay in [secs(3600), secs(5), secs(0)] {
         let view = updated(h, "a", after(delay)).await;
-        assert_eq!((view.due, view.updated_at), (h.after(delay), h.now()));
-        assert_eq!((&view.body, view.priority), (&before.body, before.priority));
+        assert_eq!((view.version.due, view.updated_at), (h.after(delay), h.now()));
+        assert_eq!((view.body(), view.version.priority), (before.body(), before.version.priority));
         assert_eq!((view.created_at, view.attempts), (before.created_at, 0));
     }
-    assert_eq!(h.claim().await.body, before.body);
+    assert_eq!(h.claim().await.version.content.body, before.version.content.body);
 }
 
 pub(crate) async fn a_new_priority_changes_nothing_else(h: &Harness) {
@@ -67,8 +67,11 @@ pub(crate) async fn a_new_priority_changes_nothing_else(h: &Harness) {
     let before = h.view("a").await;
     for level in [9, 0] {
         let view = updated(h, "a", priority(level)).await;
-        assert_eq!(view.priority.get(), level);
-        assert_eq!((&view.body, view.due, view.state), (&before.body, before.due, before.state));
+        assert_eq!(view.version.priority.get(), level);
+        assert_eq!(
+            (view.body(), view.version.due, view.state),
+            (before.body(), before.version.due, before.state)
+        );
     }
 }
 
@@ -79,18 +82,21 @@ pub(crate) async fn a_new_body_changes_nothing_else(h: &Harness) {
     for body in [json, Body::default()] {
         let set = Reschedule { body: Some(body.clone()), ..Reschedule::default() };
         let view = updated(h, "a", set).await;
-        assert_eq!(view.body, body);
-        assert_eq!((view.due, view.priority), (before.due, before.priority));
+        assert_eq!(view.version.content.body, body);
+        assert_eq!(
+            (view.version.due, view.version.priority),
+            (before.version.due, before.version.priority)
+        );
     }
-    assert_eq!(h.view("a").await.body.len(), 0, "an empty body is a body");
+    assert_eq!(h.view("a").await.body().len(), 0, "an empty body is a body");
 }
 
 pub(crate) async fn all_three_change_in_one_step(h: &Harness) {
     h.put(job("a").after(secs(60))).await;
     let set = Reschedule { due: Some(Due::Now), priority: priority(3).priority, ..body("new") };
     let view = updated(h, "a", set).await;
-    assert_eq!((view.due, view.priority.get()), (h.now(), 3));
-    assert_eq!(h.claim().await.body, text("new"));
+    assert_eq!((view.version.due, view.version.priority.get()), (h.now(), 3));
+    assert_eq!(h.claim().await.version.content.body, text("new"));
 }
 
 pub(crate) async fn every_reschedule_has_a_higher_generation(h: &Harness) {
@@ -104,7 +110,7 @@ pub(crate) async fn every_reschedule_has_a_higher_generation(h: &Harness) {
     assert!(h.put("b").await.generation > last);
     h.advance(secs(60));
     h.claim_up_to(1).await;
-    assert_eq!(h.view("a").await.generation, last);
+    assert_eq!(h.view("a").await.version.generation, last);
 }
 
 pub(crate) async fn a_reschedule_of_nothing_is_invalid(h: &Harness) {
@@ -125,15 +131,15 @@ pub(crate) async fn a_due_time_in_the_past_means_now(h: &Harness) {
     h.advance(secs(1));
     let past = Timestamp::from_millis(h.now().as_millis() - 3_600_000);
     let set = Reschedule { due: Some(Due::At(past)), ..Reschedule::default() };
-    assert_eq!(updated(h, "a", set).await.due, h.now());
+    assert_eq!(updated(h, "a", set).await.version.due, h.now());
     h.claim().await;
 }
 
 pub(crate) async fn a_ready_job_that_stays_ready_keeps_its_position(h: &Harness) {
     h.put_in_order(["a", "b", "c"]).await;
-    let due = h.view("a").await.due;
+    let due = h.view("a").await.version.due;
     for set in [after(secs(0)), body("other")] {
-        assert_eq!(updated(h, "a", set).await.due, due);
+        assert_eq!(updated(h, "a", set).await.version.due, due);
     }
     reschedule(h, "b", after(secs(1))).await;
     h.advance(secs(1));
@@ -154,9 +160,9 @@ pub(crate) async fn it_does_not_end_the_backoff(h: &Harness) {
     let claimed = h.claim().await;
     h.retry(&claimed, secs(60)).await;
     let over = h.after(secs(60));
-    assert_eq!(updated(h, "a", after(secs(0))).await.due, over);
-    assert_eq!(updated(h, "a", after(secs(90))).await.due, h.after(secs(90)));
-    assert_eq!(updated(h, "a", after(secs(5))).await.due, over);
+    assert_eq!(updated(h, "a", after(secs(0))).await.version.due, over);
+    assert_eq!(updated(h, "a", after(secs(90))).await.version.due, h.after(secs(90)));
+    assert_eq!(updated(h, "a", after(secs(5))).await.version.due, over);
 }
 
 pub(crate) async fn it_keeps_attempts_and_failures(h: &Harness) {
@@ -197,21 +203,24 @@ pub(crate) async fn a_leased_job_gets_a_successor_with_its_content(h: &Harness) 
         let due = h.after(due);
         let placed = reschedule(h, "a", set).await;
         assert_eq!(placed.outcome, PutOutcome::Coalesced);
-        assert!(placed.generation > claimed.generation);
+        assert!(placed.generation > claimed.version.generation);
         let view = h.view("a").await;
-        assert_eq!((view.body, view.priority.get(), view.state), (text("it"), 4, JobState::Leased));
+        assert_eq!(
+            (view.version.content.body, view.version.priority.get(), view.state),
+            (text("it"), 4, JobState::Leased)
+        );
         let next = view.next.expect("it has a successor");
         assert_eq!(
             (next.due, next.priority.get(), next.generation),
             (due, level, placed.generation)
         );
-        assert_eq!(next.body, text(content));
+        assert_eq!(next.content.body, text(content));
         // The worker is not disturbed.
         assert_eq!(h.ack(&claimed).await, Settled::Done);
         h.advance(secs(40));
         let next = h.claim().await;
-        assert_eq!((next.body.clone(), next.attempt), (text(content), 1));
-        assert_eq!(next.generation, placed.generation);
+        assert_eq!((next.body().clone(), next.attempt), (text(content), 1));
+        assert_eq!(next.version.generation, placed.generation);
         h.ack(&next).await;
         assert_eq!(h.get("a").await, None);
     }
@@ -225,7 +234,7 @@ pub(crate) async fn a_successor_is_rescheduled(h: &Harness) {
     for set in [after(secs(20)), priority(7), body("other")] {
         expected.due = set.due.map_or(expected.due, |_| h.after(secs(20)));
         expected.priority = set.priority.unwrap_or(expected.priority);
-        expected.body = set.body.clone().unwrap_or(expected.body);
+        expected.content.body = set.body.clone().unwrap_or(expected.content.body);
         let placed = reschedule(h, "a", set).await;
         assert_eq!(placed.outcome, PutOutcome::Coalesced);
         expected.generation = placed.generation;
@@ -234,7 +243,7 @@ pub(crate) async fn a_successor_is_rescheduled(h: &Harness) {
     h.ack(&claimed).await;
     h.claims_nothing().await;
     h.advance(secs(20));
-    assert_eq!(h.claim().await.body, text("other"));
+    assert_eq!(h.claim().await.version.content.body, text("other"));
 }
 
 /// A lease ends when a claim or the reaper finds its end, and not before.
@@ -246,7 +255,7 @@ pub(crate) async fn a_job_whose_lease_has_expired_is_leased(h: &Harness) {
     assert_eq!(placed.outcome, PutOutcome::Coalesced);
     assert_eq!(h.ack(&claimed).await, Settled::Done);
     let view = h.view("a").await;
-    assert_eq!((view.state, view.due), (JobState::Waiting, h.after(secs(60))));
+    assert_eq!((view.state, view.version.due), (JobState::Waiting, h.after(secs(60))));
 }
 
 pub(crate) async fn a_failed_job_continues_as_it_was_rescheduled(h: &Harness) {
@@ -255,7 +264,10 @@ pub(crate) async fn a_failed_job_continues_as_it_was_rescheduled(h: &Harness) {
     reschedule(h, "a", after(secs(60))).await;
     let due = h.after(secs(60));
     assert_eq!(h.retry(&claimed, secs(5)).await, Settled::RetryAt(due));
-    assert_eq!((h.view("a").await.attempts, h.view("a").await.body), (1, text("a")));
+    assert_eq!(
+        (h.view("a").await.attempts, h.view("a").await.version.content.body),
+        (1, text("a"))
+    );
 }
 
 pub(crate) async fn a_cancelled_leased_job_is_absent(h: &Harness) {
@@ -281,7 +293,7 @@ pub(crate) async fn what_was_put_after_a_cancel_is_rescheduled(h: &Harness) {
     let placed = reschedule(h, "a", after(secs(0))).await;
     assert_eq!(placed.outcome, PutOutcome::Coalesced);
     assert_eq!(h.ack(&claimed).await, Settled::Cancelled);
-    assert_eq!(h.claim().await.body, text("next"));
+    assert_eq!(h.claim().await.version.content.body, text("next"));
 }
 
 pub(crate) async fn a_due_time_revives_a_dead_job(h: &Harness) {
@@ -289,9 +301,9 @@ pub(crate) async fn a_due_time_revives_a_dead_job(h: &Harness) {
     let errors = h.view("a").await.failures;
     let placed = reschedule(h, "a", after(secs(60))).await;
     let view = h.view("a").await;
-    assert_eq!((placed.outcome, placed.generation), (PutOutcome::Revived, view.generation));
-    assert_eq!((view.state, view.due), (JobState::Waiting, h.after(secs(60))));
-    assert_eq!((view.body, view.priority.get()), (text("a"), 4));
+    assert_eq!((placed.outcome, placed.generation), (PutOutcome::Revived, view.version.generation));
+    assert_eq!((view.state, view.version.due), (JobState::Waiting, h.after(secs(60))));
+    assert_eq!((view.version.content.body, view.version.priority.get()), (text("a"), 4));
     assert_eq!((view.attempts, view.deaths, view.failures), (0, 1, errors));
     h.advance(secs(60));
     assert_eq!(h.claim().await.attempt, 1);
@@ -304,7 +316,7 @@ pub(crate) async fn without_a_due_time_a_dead_job_stays_dead(h: &Harness) {
     h.advance(secs(60));
     for set in [body("other"), priority(7)] {
         let view = updated(h, "a", set).await;
-        assert!(view.generation > before.generation);
+        assert!(view.version.generation > before.version.generation);
         assert_eq!((view.state, view.attempts), (JobState::Dead, before.attempts));
         assert_eq!((view.deaths, &view.failures), (before.deaths, &before.failures));
     }
@@ -315,7 +327,7 @@ pub(crate) async fn without_a_due_time_a_dead_job_stays_dead(h: &Harness) {
     assert_eq!(h.reap().await, 0);
     assert_eq!(h.change("a", ChangeKind::Revive).await, Ok(Changed::Revived));
     let claimed = h.claim().await;
-    assert_eq!((claimed.body.clone(), claimed.priority.get()), (text("other"), 7));
+    assert_eq!((claimed.body().clone(), claimed.version.priority.get()), (text("other"), 7));
     h.ack(&claimed).await;
     h.die("b").await;
     h.advance(secs(60));
@@ -332,7 +344,7 @@ pub(crate) async fn a_done_job_cannot_be_rescheduled(h: &Harness) {
     let before = h.view("a").await;
     h.advance(millis(1));
     for set in one_of_each() {
-        let generation = before.generation;
+        let generation = before.version.generation;
         for set in [set.clone(), if_generation(generation, set)] {
             let result = try_reschedule(h, "a", set).await;
             assert!(matches!(result, Err(ChangeError::Done { .. })), "{result:?}");
@@ -355,7 +367,7 @@ pub(crate) async fn if_generation_compares_with_the_newest_put(h: &Harness) {
     }
     h.ack(&claimed).await;
     let claimed = h.claim().await;
-    assert_eq!((claimed.generation, claimed.body), (third, text("b")));
+    assert_eq!((claimed.version.generation, claimed.version.content.body), (third, text("b")));
 }
 
 pub(crate) async fn a_condition_that_fails_changes_nothing(h: &Harness) {
@@ -401,7 +413,7 @@ pub(crate) async fn a_due_time_that_is_too_far_changes_nothing(h: &Harness) {
         }
         assert_eq!(h.view(name).await, before);
     }
-    assert_eq!(updated(h, "waiting", after(MAX_DELAY)).await.due, h.after(MAX_DELAY));
+    assert_eq!(updated(h, "waiting", after(MAX_DELAY)).await.version.due, h.after(MAX_DELAY));
 }
 
 pub(crate) async fn debounce_counts_a_reschedule_as_a_put(h: &Harness) {
@@ -413,7 +425,7 @@ pub(crate) async fn debounce_counts_a_reschedule_as_a_put(h: &Harness) {
     reschedule(h, "a", after(secs(7))).await;
     h.advance(secs(4));
     h.put(job("a").after(secs(7)).debounce(secs(10))).await;
-    assert_eq!(h.view("a").await.due, began.saturating_add(secs(10)));
+    assert_eq!(h.view("a").await.version.due, began.saturating_add(secs(10)));
 }
 
 pub(crate) async fn a_job_that_is_rescheduled_sooner_ends_a_wait(h: &Harness) {
@@ -448,7 +460,7 @@ pub(crate) async fn a_batch_of_changes_is_executed_in_order(h: &Harness) {
     assert_eq!((&results[3], &results[5]), (&Ok(Changed::Ready), &Ok(Changed::Removed)));
     assert!(matches!(results[4], Ok(Changed::Rescheduled(_))), "{results:#?}");
     assert!(matches!(results[6], Err(ChangeError::Absent { .. })), "{results:#?}");
-    assert_eq!((h.get("a").await, h.view("b").await.due), (None, due));
+    assert_eq!((h.get("a").await, h.view("b").await.version.due), (None, due));
 }
 
 pub(crate) async fn the_bodies_of_a_batch_are_sixteen_mebibytes_at_most(h: &Harness) {

@@ -7,7 +7,7 @@ use requeue_jobs::limits::{
 use requeue_jobs::{
     Body, ChangeKind, FailedAttempt, Fence, Generation, Invalid, JobState, JobView, LeaseView,
     Priority, PutOutcome, Receipt, Restore, Restored, Retention, Settle, SettleError, Settled,
-    Settlement, StoreError, SuccessorView, Timestamp, WorkerName,
+    Settlement, StoreError, Timestamp, Version, WorkerName,
 };
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn worker() -> WorkerName {
 
 /// A job that another store had for a minute, with generation 7, due now.
 fn pending(h: &Harness, name: &str) -> JobView {
-    let mut view = JobView::new(mail(), id(name), text(name), h.now(), Generation(7));
+    let mut view = JobView::new(mail(), id(name), Version::new(text(name), h.now(), Generation(7)));
     view.state = JobState::Ready;
     (view.created_at, view.updated_at) = (ago(h, secs(60)), ago(h, secs(30)));
     view
@@ -36,7 +36,8 @@ fn failed(h: &Harness, name: &str, attempts: u32) -> JobView {
         FailedAttempt { worker: worker(), started_at, ended_at, error }
     };
     let mut view = pending(h, name);
-    (view.attempts, view.due, view.state) = (attempts, h.after(secs(10)), JobState::Waiting);
+    (view.attempts, view.version.due, view.state) =
+        (attempts, h.after(secs(10)), JobState::Waiting);
     view.failures = vec![failure(None), failure(Some("it broke"))];
     view
 }
@@ -50,7 +51,7 @@ fn dead(h: &Harness, name: &str, died_at: Timestamp) -> JobView {
 /// The same job, claimed ten seconds ago for thirty seconds.
 fn leased(h: &Harness, name: &str) -> JobView {
     let mut view = pending(h, name);
-    view.due = ago(h, secs(15));
+    view.version.due = ago(h, secs(15));
     view.state = JobState::Leased;
     let (claimed_at, ends_at) = (ago(h, secs(10)), h.after(secs(20)));
     view.lease = Some(LeaseView {
@@ -67,7 +68,7 @@ fn leased(h: &Harness, name: &str) -> JobView {
 fn succeeded(h: &Harness, name: &str, due: Timestamp) -> JobView {
     let mut view = leased(h, name);
     let (body, priority, generation) = (text("next"), Priority::default(), Generation(9));
-    view.next = Some(SuccessorView { body, due, priority, generation });
+    view.next = Some(Version { content: body.into(), due, priority, generation });
     view
 }
 
@@ -80,13 +81,14 @@ fn cancelled(mut view: JobView) -> JobView {
 
 pub(crate) async fn a_restored_job_is_unchanged(h: &Harness) {
     let mut waiting = failed(h, "waiting", 2);
-    (waiting.deaths, waiting.body) = (1, Body::octets([0, 255]).expect("a small body"));
+    (waiting.deaths, waiting.version.content.body) =
+        (1, Body::octets([0, 255]).expect("a small body"));
     for before in [pending(h, "ready"), waiting, dead(h, "dead", ago(h, secs(5)))] {
         assert_eq!(h.restore(before.clone()).await, Restored::Created);
         let mut after = h.view(before.id.as_str()).await;
         if after.state == JobState::Dead {
             // The contract does not specify the due time of a dead job.
-            after.due = before.due;
+            after.version.due = before.version.due;
         }
         assert_eq!(after, before);
     }
@@ -95,16 +97,16 @@ pub(crate) async fn a_restored_job_is_unchanged(h: &Harness) {
 
 pub(crate) async fn a_restored_job_is_delivered_when_it_is_due_and_not_before(h: &Harness) {
     let mut first = pending(h, "first");
-    first.due = ago(h, secs(2));
+    first.version.due = ago(h, secs(2));
     let mut later = pending(h, "later");
-    (later.due, later.state) = (h.after(secs(5)), JobState::Waiting);
+    (later.version.due, later.state) = (h.after(secs(5)), JobState::Waiting);
     h.restore_all([later, pending(h, "second"), first]).await;
     assert_eq!(ids(&h.claim_up_to(10).await), ["first", "second"]);
     h.advance(secs(5) - millis(1));
     h.claims_nothing().await;
     h.advance(millis(1));
     let claimed = h.claim().await;
-    assert_eq!((claimed.generation, claimed.created_at), (Generation(7), ago(h, secs(65))));
+    assert_eq!((claimed.version.generation, claimed.created_at), (Generation(7), ago(h, secs(65))));
     h.ack(&claimed).await;
 }
 
@@ -124,7 +126,7 @@ pub(crate) async fn a_put_does_not_end_the_backoff_of_a_restored_job(h: &Harness
     h.restore(failed(h, "a", 1)).await;
     assert_eq!(h.put(job("a").body("new")).await.outcome, PutOutcome::Updated);
     let view = h.view("a").await;
-    assert_eq!((view.due, view.body, view.attempts), (due, text("new"), 1));
+    assert_eq!((view.version.due, view.version.content.body, view.attempts), (due, text("new"), 1));
     h.run_now("a").await;
     h.claim().await;
 }
@@ -132,7 +134,7 @@ pub(crate) async fn a_put_does_not_end_the_backoff_of_a_restored_job(h: &Harness
 pub(crate) async fn a_restored_debounced_job_waits_no_longer_than_max_wait(h: &Harness) {
     h.restore(pending(h, "a")).await;
     h.put(job("a").after(secs(30)).debounce(secs(70))).await;
-    assert!(h.view("a").await.due <= h.after(secs(10)), "created a minute ago");
+    assert!(h.view("a").await.version.due <= h.after(secs(10)), "created a minute ago");
 }
 
 pub(crate) async fn a_restored_dead_job_is_dead_and_can_be_revived(h: &Harness) {
@@ -197,17 +199,17 @@ pub(crate) async fn new_generations_are_above_the_restored_ones(h: &Harness) {
     assert!(placed.generation > Generation(10), "{placed:?}");
     // The jobs have higher numbers than the kind.
     let mut newer = pending(h, "c");
-    newer.generation = Generation(1000);
+    newer.version.generation = Generation(1000);
     h.restore(newer).await;
     assert!(h.put("b").await.generation > Generation(1000));
     h.restore(pending(h, "d")).await;
     assert!(h.put("b").await.generation > Generation(1001), "generations never fall");
     let mut highest = pending(h, "e");
-    highest.generation = Generation(MAX_RESTORED);
+    highest.version.generation = Generation(MAX_RESTORED);
     h.restore(highest).await;
     let (first, second) = (h.put("b").await.generation, h.put("b").await.generation);
     assert!(Generation(MAX_RESTORED) < first && first < second, "{first:?} {second:?}");
-    assert_eq!(h.view("b").await.generation, second);
+    assert_eq!(h.view("b").await.version.generation, second);
 }
 
 pub(crate) async fn new_fences_are_above_the_restored_ones(h: &Harness) {
@@ -259,7 +261,7 @@ pub(crate) async fn a_leased_job_is_restored_as_pending_until_its_lease_ends(h: 
     h.restore(before.clone()).await;
     let mut expected = before;
     (expected.state, expected.lease) = (JobState::Waiting, None);
-    expected.due = h.after(secs(20));
+    expected.version.due = h.after(secs(20));
     assert_eq!(h.view("a").await, expected);
     assert_eq!(h.counts().await, [1, 0, 0, 0]);
     h.advance(secs(20) - millis(1));
@@ -273,7 +275,7 @@ pub(crate) async fn a_put_does_not_make_it_due_before_its_lease_ends(h: &Harness
     h.restore(leased(h, "a")).await;
     h.put(job("a").body("new")).await;
     let view = h.view("a").await;
-    assert_eq!((view.due, view.body), (end, text("new")));
+    assert_eq!((view.version.due, view.version.content.body), (end, text("new")));
     h.run_now("a").await;
     h.claim().await;
 }
@@ -282,7 +284,7 @@ pub(crate) async fn a_job_with_an_expired_lease_is_restored_as_ready(h: &Harness
     let before = leased(h, "a");
     h.advance(secs(60));
     h.restore(before).await;
-    assert_eq!(h.view("a").await.due, ago(h, secs(40)));
+    assert_eq!(h.view("a").await.version.due, ago(h, secs(40)));
     assert_eq!(h.claim().await.attempt, 1);
 }
 
@@ -302,8 +304,8 @@ pub(crate) async fn a_successor_takes_the_place_of_its_leased_job(h: &Harness) {
     (before.attempts, before.deaths) = (2, 1);
     h.restore(before.clone()).await;
     let view = h.view("a").await;
-    assert_eq!((view.body, view.generation), (text("next"), Generation(9)));
-    assert_eq!((view.state, view.due), (JobState::Waiting, h.after(secs(20))));
+    assert_eq!((view.version.content.body, view.version.generation), (text("next"), Generation(9)));
+    assert_eq!((view.state, view.version.due), (JobState::Waiting, h.after(secs(20))));
     assert_eq!((view.attempts, view.deaths), (2, 1));
     assert_eq!(view.created_at, before.created_at);
     h.advance(secs(20));
@@ -315,9 +317,13 @@ pub(crate) async fn a_successor_takes_the_place_of_its_leased_job(h: &Harness) {
 pub(crate) async fn a_successor_that_is_due_later_is_due_then(h: &Harness) {
     let later = h.after(secs(60));
     h.restore(succeeded(h, "a", later)).await;
-    assert_eq!(h.view("a").await.due, later);
+    assert_eq!(h.view("a").await.version.due, later);
     h.put("a").await;
-    assert_eq!(h.view("a").await.due, h.after(secs(20)), "the job is due when the lease ends");
+    assert_eq!(
+        h.view("a").await.version.due,
+        h.after(secs(20)),
+        "the job is due when the lease ends"
+    );
 }
 
 pub(crate) async fn a_cancelled_leased_job_is_not_restored(h: &Harness) {
@@ -330,9 +336,9 @@ pub(crate) async fn a_successor_after_a_cancel_is_restored_as_a_new_job(h: &Harn
     (before.attempts, before.deaths, before.failures) = (2, 1, failed(h, "a", 2).failures);
     assert_eq!(h.restore(before.clone()).await, Restored::Created);
     let view = h.view("a").await;
-    assert_eq!((view.body, view.generation), (text("next"), Generation(9)));
+    assert_eq!((view.version.content.body, view.version.generation), (text("next"), Generation(9)));
     assert_eq!((view.attempts, view.deaths, view.failures), (0, 0, vec![]));
-    assert_eq!((view.due, view.created_at), (h.after(secs(20)), before.updated_at));
+    assert_eq!((view.version.due, view.created_at), (h.after(secs(20)), before.updated_at));
     h.advance(secs(20));
     assert_eq!(h.claim().await.attempt, 1);
 }
@@ -345,14 +351,14 @@ pub(crate) async fn a_restored_job_ends_a_wait(h: &Harness) {
 
 pub(crate) async fn jobs_are_restored_in_order_and_independently(h: &Harness) {
     let mut twice = pending(h, "b");
-    twice.body = text("second");
+    twice.version.content.body = text("second");
     let mut impossible = pending(h, "c");
     impossible.died_at = Some(h.now());
     let results = h.restore_all([pending(h, "b"), impossible, twice, pending(h, "d")]).await;
     let outcomes: Vec<_> = results.iter().map(|result| result.as_ref().ok().copied()).collect();
     let (created, kept) = (Some(Restored::Created), Some(Restored::Kept));
     assert_eq!(outcomes, [created, None, kept, created]);
-    assert_eq!(h.view("b").await.body, text("b"));
+    assert_eq!(h.view("b").await.version.content.body, text("b"));
     assert_eq!(h.list(|_| {}).await, ["b", "d"]);
     assert_eq!(h.restore_all([]).await, []);
 }
@@ -416,12 +422,12 @@ pub(crate) async fn numbers_and_times_that_are_too_high_are_refused(h: &Harness)
         too_high(h.store.restore(restore).await.map(|_| Restored::Created));
     }
     let mut job = pending(h, "a");
-    job.generation = Generation(high);
+    job.version.generation = Generation(high);
     too_high(h.restore_all([job]).await.remove(0));
 
     let far = h.after(MAX_DELAY + millis(1));
     let changes: [fn(&mut JobView, Timestamp); 4] = [
-        |job, far| job.due = far,
+        |job, far| job.version.due = far,
         |job, far| job.died_at = Some(far),
         |job, far| job.created_at = far,
         |job, far| job.failures[0].ended_at = far,
@@ -453,8 +459,8 @@ pub(crate) async fn a_restore_has_the_batch_limit_of_puts(h: &Harness) {
     let large = Body::octets(vec![7; MAX_BODY_LEN]).expect("the value is within the limit");
     let leased = |n: usize| {
         let mut view = succeeded(h, &format!("large {n}"), h.now());
-        view.body = large.clone();
-        view.next.as_mut().expect("the job has a successor").body = large.clone();
+        view.version.content.body = large.clone();
+        view.next.as_mut().expect("the job has a successor").content.body = large.clone();
         view
     };
     let error = restore((0..9).map(leased).collect()).await.expect_err("eighteen mebibytes");

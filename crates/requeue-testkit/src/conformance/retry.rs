@@ -8,13 +8,13 @@ pub(crate) async fn a_failed_job_comes_back_after_its_delay(h: &Harness) {
     let job = h.claim().await;
     assert_eq!(h.retry(&job, secs(10)).await, Settled::RetryAt(h.after(secs(10))));
     let view = h.view("a").await;
-    assert_eq!((view.state, view.due), (JobState::Waiting, h.after(secs(10))));
+    assert_eq!((view.state, view.version.due), (JobState::Waiting, h.after(secs(10))));
     assert_eq!((view.attempts, view.lease), (1, None));
     h.advance(secs(10) - millis(1));
     h.claims_nothing().await;
     h.advance(millis(1));
     let again = h.claim().await;
-    assert_eq!((again.attempt, again.generation), (2, job.generation));
+    assert_eq!((again.attempt, again.version.generation), (2, job.version.generation));
 }
 
 pub(crate) async fn a_failed_job_can_be_retried_immediately(h: &Harness) {
@@ -188,14 +188,14 @@ pub(crate) async fn a_put_does_not_end_the_backoff(h: &Harness) {
     let end = h.after(secs(10));
     for put in [job("a"), job("a").after(secs(3)), job("a").mode(Mode::Earliest)] {
         h.put(put.body("again")).await;
-        assert_eq!(h.view("a").await.due, end);
+        assert_eq!(h.view("a").await.version.due, end);
     }
     h.put(job("a").body("last").debounce(secs(1))).await;
-    assert_eq!(h.view("a").await.due, end);
+    assert_eq!(h.view("a").await.version.due, end);
     h.advance(secs(10) - millis(1));
     h.claims_nothing().await;
     h.advance(millis(1));
-    assert_eq!(h.claim().await.body.bytes(), b"last");
+    assert_eq!(h.claim().await.body().bytes(), b"last");
 }
 
 pub(crate) async fn a_put_may_be_due_later_than_the_backoff(h: &Harness) {
@@ -203,10 +203,10 @@ pub(crate) async fn a_put_may_be_due_later_than_the_backoff(h: &Harness) {
     let claimed = h.claim().await;
     h.retry(&claimed, secs(10)).await;
     h.put(job("a").after(secs(60))).await;
-    assert_eq!(h.view("a").await.due, h.after(secs(60)));
+    assert_eq!(h.view("a").await.version.due, h.after(secs(60)));
     // Earlier again, but not before the end of the backoff.
     h.put("a").await;
-    assert_eq!(h.view("a").await.due, h.after(secs(10)));
+    assert_eq!(h.view("a").await.version.due, h.after(secs(10)));
 }
 
 pub(crate) async fn a_put_does_not_end_the_delay_of_a_retry(h: &Harness) {
@@ -215,7 +215,7 @@ pub(crate) async fn a_put_does_not_end_the_delay_of_a_retry(h: &Harness) {
     let claimed = h.claim().await;
     h.retry(&claimed, secs(10)).await;
     h.put("a").await;
-    assert_eq!(h.view("a").await.due, h.after(secs(10)));
+    assert_eq!(h.view("a").await.version.due, h.after(secs(10)));
 }
 
 pub(crate) async fn the_backoff_ends_when_the_attempts_are_reset(h: &Harness) {

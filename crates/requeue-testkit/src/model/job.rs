@@ -2,10 +2,11 @@
 
 use requeue_jobs::limits::KEPT_ATTEMPTS;
 use requeue_jobs::{
-    Backoff, Body, ClaimedJob, DoneView, ExpiredLease, FailedAttempt, Generation, JobId, JobState,
-    JobView, Kind, LeaseView, Mode, Priority, Put, PutOutcome, Receipt, Reschedule, SuccessorView,
-    Timestamp, WorkerName,
+    Backoff, Body, ClaimedJob, Content, DoneView, ExpiredLease, FailedAttempt, Generation, JobId,
+    JobState, JobView, Kind, LeaseView, Mode, Priority, Put, PutOutcome, Receipt, Reschedule,
+    Timestamp, Version, WorkerName,
 };
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ impl Job {
 
     pub(super) fn view(&self, now: Timestamp) -> JobView {
         let mut view = self.view.clone();
-        if self.is_pending() && view.due <= now {
+        if self.is_pending() && view.version.due <= now {
             view.state = JobState::Ready;
         }
         view
@@ -66,7 +67,7 @@ impl Job {
     /// Returns its position among the jobs that can be claimed: by due time, or by the end of its
     /// lease.
     pub(super) fn position(&self) -> Option<(Timestamp, u64)> {
-        let at = self.lease_ends_at().or(self.is_pending().then_some(self.view.due))?;
+        let at = self.lease_ends_at().or(self.is_pending().then_some(self.view.version.due))?;
         Some((at, self.place))
     }
 
@@ -87,7 +88,7 @@ impl Job {
         self.view.state = JobState::Done;
         let (worker, started_at) = (lease.worker, lease.claimed_at);
         self.view.done = Some(DoneView { worker, started_at, done_at: now, result });
-        (self.view.body, self.view.failures) = (Body::default(), Vec::new());
+        (self.view.version.content, self.view.failures) = (Content::default(), Vec::new());
         self.place = place;
     }
 
@@ -95,7 +96,7 @@ impl Job {
     pub(super) fn kept_generation(&self) -> Option<Generation> {
         match self.view.state {
             JobState::Leased => self.view.next.as_ref().map(|next| next.generation),
-            _ => Some(self.view.generation),
+            _ => Some(self.view.version.generation),
         }
     }
 
@@ -116,15 +117,16 @@ impl Job {
             JobState::Dead => {
                 self.first_put_at = Some(now);
                 self.revive(merged(put.mode, due, None, now, now), place, now);
-                (self.view.body, self.view.generation) = (put.body.clone(), generation);
-                self.view.priority = put.priority;
+                (self.view.version.content.body, self.view.version.generation) =
+                    (put.body.clone(), generation);
+                self.view.version.priority = put.priority;
                 PutOutcome::Revived
             }
             JobState::Done => unreachable!("a done job is absent for puts"),
             JobState::Waiting | JobState::Ready => {
                 let first = *self.first_put_at.get_or_insert(now);
-                let due = merged(put.mode, due, Some(self.view.due), first, now);
-                self.view.priority = higher(put, Some(self.view.priority));
+                let due = merged(put.mode, due, Some(self.view.version.due), first, now);
+                self.view.version.priority = higher(put, Some(self.view.version.priority));
                 self.replace(put.body.clone(), due, generation, place, now);
                 PutOutcome::Updated
             }
@@ -139,7 +141,8 @@ impl Job {
         let old = self.view.next.as_ref().map(|next| next.due);
         let due = merged(put.mode, due, old, first, now);
         let priority = higher(put, self.view.next.as_ref().map(|next| next.priority));
-        self.view.next = Some(SuccessorView { body: put.body.clone(), due, priority, generation });
+        let content = put.body.clone().into();
+        self.view.next = Some(Version { content, due, priority, generation });
     }
 
     pub(super) fn reschedule(
@@ -156,31 +159,31 @@ impl Job {
             if !self.is_cancelled() {
                 self.first_put_at.get_or_insert(now);
             }
-            let JobView { body, priority, .. } = &self.view;
-            let (body, priority) = (body.clone(), *priority);
-            let current = SuccessorView { body, due: now, priority, generation };
+            let current = Version { due: now, ..self.view.version.clone() };
             let next = self.view.next.get_or_insert(current);
-            next.body = set.body.clone().unwrap_or(next.body.clone());
+            if let Some(body) = &set.body {
+                next.content.body = body.clone();
+            }
             next.priority = set.priority.unwrap_or(next.priority);
             (next.due, next.generation) = (due.unwrap_or(next.due), generation);
             return PutOutcome::Coalesced;
         }
-        self.view.priority = set.priority.unwrap_or(self.view.priority);
-        let body = set.body.clone().unwrap_or(self.view.body.clone());
+        self.view.version.priority = set.priority.unwrap_or(self.view.version.priority);
+        let body = set.body.clone().unwrap_or(self.view.body().clone());
         match (self.view.state, due) {
             (JobState::Dead, Some(due)) => {
                 self.first_put_at = Some(now);
                 self.revive(due, place, now);
-                (self.view.body, self.view.generation) = (body, generation);
+                (self.view.version.content.body, self.view.version.generation) = (body, generation);
                 PutOutcome::Revived
             }
             (JobState::Dead, None) => {
-                (self.view.body, self.view.generation) = (body, generation);
+                (self.view.version.content.body, self.view.version.generation) = (body, generation);
                 PutOutcome::Updated
             }
             (_, due) => {
                 self.first_put_at.get_or_insert(now);
-                self.replace(body, due.unwrap_or(self.view.due), generation, place, now);
+                self.replace(body, due.unwrap_or(self.view.version.due), generation, place, now);
                 PutOutcome::Updated
             }
         }
@@ -195,23 +198,23 @@ impl Job {
         place: u64,
         now: Timestamp,
     ) {
-        (self.view.body, self.view.generation) = (body, generation);
+        (self.view.version.content.body, self.view.version.generation) = (body, generation);
         let due = due.max(self.floor);
-        let stays_ready = due <= now && self.view.due <= now;
-        if !stays_ready && due != self.view.due {
+        let stays_ready = due <= now && self.view.version.due <= now;
+        if !stays_ready && due != self.view.version.due {
             self.move_to(due, place);
         }
     }
 
     pub(super) fn move_to(&mut self, due: Timestamp, place: u64) {
-        (self.view.due, self.place) = (due, place);
+        (self.view.version.due, self.place) = (due, place);
     }
 
     /// Replaces the job with its successor.
-    pub(super) fn take_over(&mut self, next: SuccessorView, due: Timestamp, place: u64) {
-        (self.view.body, self.view.generation) = (next.body, next.generation);
-        self.view.priority = next.priority;
-        if due != self.view.due {
+    pub(super) fn take_over(&mut self, next: Version, due: Timestamp, place: u64) {
+        let old = mem::replace(&mut self.view.version, next).due;
+        self.view.version.due = old;
+        if due != old {
             self.move_to(due, place);
         }
     }
@@ -233,8 +236,7 @@ impl Job {
             fence: receipt.fence(),
         });
         self.receipt = Some(receipt.clone());
-        let mut job = ClaimedJob::new(receipt, self.view.body.clone(), self.view.generation);
-        (job.due, job.priority) = (self.view.due, self.view.priority);
+        let mut job = ClaimedJob::new(receipt, self.view.version.clone());
         job.attempt = self.view.attempts + 1;
         job.lease_ends_at = ends_at;
         job.created_at = self.view.created_at;
@@ -242,7 +244,7 @@ impl Job {
     }
 
     /// Ends the lease, so that the job is pending. Returns its successor.
-    pub(super) fn unlease(&mut self) -> Option<SuccessorView> {
+    pub(super) fn unlease(&mut self) -> Option<Version> {
         self.view.state = JobState::Waiting;
         (self.view.lease, self.receipt, self.next_put_at) = (None, None, None);
         self.view.next.take()
@@ -254,7 +256,7 @@ impl Job {
         ended_at: Timestamp,
         error: Option<Arc<str>>,
         now: Timestamp,
-    ) -> Option<SuccessorView> {
+    ) -> Option<Version> {
         let lease = self.view.lease.clone().expect("only a leased job fails");
         let (worker, started_at) = (lease.worker, lease.claimed_at);
         self.view.failures.push(FailedAttempt { worker, started_at, ended_at, error });

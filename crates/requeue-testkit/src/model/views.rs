@@ -61,7 +61,7 @@ impl Model {
             KindView {
                 kind: facts.name.clone(),
                 counts: Counts { pending, leased, dead, done, ready },
-                oldest_ready: ready_jobs.map(|job| job.due).min(),
+                oldest_ready: ready_jobs.map(|job| job.version.due).min(),
                 paused: facts.settings.paused,
                 push: facts.settings.push.is_some(),
                 throttled_until: facts
@@ -81,7 +81,7 @@ impl Model {
         let pending = || self.of(kind).filter(|job| job.is_pending());
         let due_in = |span: usize| {
             let due = begins(span)..begins(span + 1);
-            pending().filter(|job| due.contains(&job.view.due)).count() as u64
+            pending().filter(|job| due.contains(&job.view.version.due)).count() as u64
         };
         (0..spans.count).map(due_in).collect()
     }

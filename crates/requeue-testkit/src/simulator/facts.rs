@@ -111,7 +111,7 @@ impl JobFacts {
         self.backoff = None;
         self.lease = Some(Leased {
             receipt: job.receipt.clone(),
-            generation: job.generation,
+            generation: job.version.generation,
             ends_at: job.lease_ends_at,
             cancelled: false,
             has_next: false,

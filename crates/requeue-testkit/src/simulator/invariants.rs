@@ -97,7 +97,7 @@ fn nothing_is_lost(facts: &Facts, events: &[Event]) -> Checked {
     for ((kind, id), job) in &facts.jobs {
         let ended = job.acked.contains(&job.newest) || job.newest <= job.cancelled;
         let is_it = |job: &&JobView| job.kind == *kind && job.id == *id;
-        let dead = listed.iter().find(is_it).map(|job| job.generation);
+        let dead = listed.iter().find(is_it).map(|job| job.version.generation);
         if !ended && dead != Some(job.newest) {
             return Err(format!("{kind}/{id} is lost: {job:?}"));
         }
@@ -111,7 +111,7 @@ fn nothing_is_early(facts: &Facts, event: &Event) -> Checked {
     for job in jobs {
         let past = facts.of(job.kind(), job.id());
         let backoff = past.backoff.map_or(Timestamp::default(), |backoff| backoff.ends_at);
-        let due = job.due.max(past.not_before).max(backoff);
+        let due = job.version.due.max(past.not_before).max(backoff);
         if due > event.at {
             return Err(format!("{} is not due before {}", job.receipt, due.as_millis()));
         }
@@ -125,7 +125,7 @@ fn successor_is_the_last_put(facts: &Facts, event: &Event) -> Checked {
     let Action::Claim { jobs, .. } = &event.action else { return Ok(()) };
     for job in jobs {
         let past = facts.of(job.kind(), job.id());
-        let (newest, generation) = (past.newest, job.generation);
+        let (newest, generation) = (past.newest, job.version.generation);
         if generation != newest {
             return Err(format!("{} has generation {generation}, not {newest}", job.receipt));
         }
@@ -190,7 +190,8 @@ fn attempts_are_failures(facts: &Facts, event: &Event) -> Checked {
 /// requires that later puts are.)
 fn cancelled_jobs_are_not_delivered(facts: &Facts, event: &Event) -> Checked {
     let Action::Claim { jobs, .. } = &event.action else { return Ok(()) };
-    let cancelled = |job: &&ClaimedJob| job.generation <= facts.of(job.kind(), job.id()).cancelled;
+    let cancelled =
+        |job: &&ClaimedJob| job.version.generation <= facts.of(job.kind(), job.id()).cancelled;
     match jobs.iter().find(cancelled) {
         Some(job) => Err(format!("{} was cancelled", job.receipt)),
         None => Ok(()),
@@ -244,7 +245,7 @@ fn claims_follow_the_order(facts: &Facts, event: &Event) -> Checked {
             if placed.outcome == PutOutcome::Updated
                 && before.state == JobState::Ready
                 && (put.due, put.mode) == (Due::Now, Mode::Replace)
-                && before.due != after.due =>
+                && before.version.due != after.version.due =>
         {
             Err(format!("{before:?} was moved: {after:?}"))
         }
@@ -256,11 +257,11 @@ fn claims_follow_the_order(facts: &Facts, event: &Event) -> Checked {
 fn level(job: &JobView, ageing: Option<Duration>, now: Timestamp) -> u128 {
     let ready_for = now.saturating_since(position(job)).as_millis();
     let gained = ageing.map_or(0, |ageing| ready_for / ageing.as_millis());
-    u128::from(job.priority.get()) + gained
+    u128::from(job.version.priority.get()) + gained
 }
 
 fn position(job: &JobView) -> Timestamp {
-    job.lease.as_ref().map_or(job.due, |lease| lease.ends_at)
+    job.lease.as_ref().map_or(job.version.due, |lease| lease.ends_at)
 }
 
 /// Invariant 11: If a worker waits and the kind has capacity, a job is claimed within one wait slice of

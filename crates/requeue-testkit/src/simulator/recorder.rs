@@ -157,9 +157,9 @@ impl Recorder {
     /// Returns the put that does the same as a reschedule of this job.
     fn same_put(&self, job: &JobView, set: &Reschedule) -> Put {
         let (body, due, priority) = match (&job.next, job.state) {
-            (Some(next), _) => (&next.body, next.due, next.priority),
-            (None, JobState::Leased) => (&job.body, self.fixture.now(), job.priority),
-            (None, _) => (&job.body, job.due, job.priority),
+            (Some(next), _) => (&next.content.body, next.due, next.priority),
+            (None, JobState::Leased) => (job.body(), self.fixture.now(), job.version.priority),
+            (None, _) => (job.body(), job.version.due, job.version.priority),
         };
         let body = set.body.as_ref().unwrap_or(body).clone();
         let mut put = Put::new(job.kind.clone(), job.id.clone(), body);

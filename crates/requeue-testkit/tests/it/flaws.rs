@@ -735,7 +735,7 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "leased jobs are listed by their due time",
         &[Case("by_time::leased_jobs_are_listed_by_the_end_of_their_leases"), History],
-        |clock| FlawedStore::create(clock, OrderedBy(JobState::Leased, |job| job.due)),
+        |clock| FlawedStore::create(clock, OrderedBy(JobState::Leased, |job| job.version.due)),
     ),
     flaw(
         "dead jobs are listed by their creation",

@@ -231,12 +231,15 @@ fn a_bridge_killed_between_put_and_ack_puts_the_message_again_under_its_id() {
     for n in 0..500 {
         let id = format!("m-{n}");
         let (before, after) = (&before[&id], &after[&id]);
-        let body = String::from_utf8_lossy(after.body.bytes());
+        let body = String::from_utf8_lossy(after.body().bytes());
         assert!(body.ends_with(&format!("\n{n}")), "{body:?}");
         if n >= 300 {
             // It was put again: the delay begins again.
-            assert!(after.generation > before.generation, "{before:#?}, then {after:#?}");
-            assert!(after.due > before.due, "{before:#?}, then {after:#?}");
+            assert!(
+                after.version.generation > before.version.generation,
+                "{before:#?}, then {after:#?}"
+            );
+            assert!(after.version.due > before.version.due, "{before:#?}, then {after:#?}");
         }
     }
 }

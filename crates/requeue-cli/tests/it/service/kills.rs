@@ -21,11 +21,14 @@ fn jobs_survive_a_kill_and_are_not_claimed_before_they_are_due() {
     node.kill();
     let node = Node::on_disk(&dir);
     let [first] = &claim(&node.client, "1m").unwrap()[..] else { panic!("not one") };
-    assert_eq!((first.id().as_str(), first.body.bytes()), ("now", &b"1"[..]));
+    assert_eq!((first.id().as_str(), first.body().bytes()), ("now", &b"1"[..]));
     let [second] = &claim(&node.client, "1m").unwrap()[..] else { panic!("not one") };
     let claimed_at = Timestamp::from(SystemTime::now());
-    assert_eq!((second.id().as_str(), second.due, second.attempt), ("soon", soon.due, 1));
-    assert!(claimed_at >= second.due);
+    assert_eq!(
+        (second.id().as_str(), second.version.due, second.attempt),
+        ("soon", soon.version.due, 1)
+    );
+    assert!(claimed_at >= second.version.due);
     assert_eq!(block_on(node.jobs().get(KIND, "later")).unwrap(), Some(later));
 }
 
@@ -77,7 +80,7 @@ fn the_backoff_of_a_failed_job_survives_a_kill() {
     node.kill();
     let node = Node::on_disk(&dir);
     let view = block_on(node.jobs().get(KIND, "a")).unwrap().unwrap();
-    assert_eq!((view.attempts, view.due), (1, due));
+    assert_eq!((view.attempts, view.version.due), (1, due));
     assert_eq!(view.failures[0].error.as_deref(), Some("no luck"));
     assert!(matches!(view.state, JobState::Waiting | JobState::Ready));
     assert_eq!(claim(&node.client, "1m").unwrap()[0].attempt, 2);

@@ -26,7 +26,7 @@ fn a_put_at_one_server_wakes_a_claim_that_waits_at_the_other() {
             other.awaits_claims(1);
             block_on(one.jobs().put(KIND, "a", "hello")).unwrap();
             let job = waiting.join().unwrap().unwrap().remove(0);
-            assert_eq!((job.body.bytes(), job.attempt), (&b"hello"[..], 1));
+            assert_eq!((job.body().bytes(), job.attempt), (&b"hello"[..], 1));
             // The receipt is valid at both servers.
             assert_eq!(block_on(one.jobs().ack(&job.receipt)).unwrap(), Settled::Done);
         });

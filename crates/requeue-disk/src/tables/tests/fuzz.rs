@@ -19,7 +19,7 @@ use crate::verify_on;
 use requeue_jobs::rules::{Counters, Lease, List, RateUse, Record, Status, Successor};
 use requeue_jobs::{
     Body, DoneView, FailedAttempt, Fence, Generation, JobId, Kind, Missed, Priority, PushSetting,
-    Rate, Retention, Schedule, Settings, Timestamp, WorkerName,
+    Rate, Retention, Schedule, Settings, Timestamp, Version as JobVersion, WorkerName,
 };
 use requeue_testkit::Random;
 use std::sync::Arc;
@@ -139,13 +139,14 @@ fn record(random: &mut Random) -> Record {
     let time = |random: &mut Random| Timestamp::from_millis(random.number() >> 20);
     let body = |random: &mut Random| Body::octets(vec![7; random.below(40)]).unwrap();
     let worker = WorkerName::new("worker").unwrap();
-    let mut record = Record::new(body(random), time(random), Generation(3), 4, time(random));
+    let mut record =
+        Record::new(JobVersion::new(body(random), time(random), Generation(3)), 4, time(random));
     let (started_at, ended_at) = (time(random), time(random));
     let failure =
         FailedAttempt { worker: worker.clone(), started_at, ended_at, error: Some("no".into()) };
     record.failures = vec![failure; random.below(5)];
     let priority = |random: &mut Random| Priority::new(random.below(10) as u8).unwrap();
-    record.priority = priority(random);
+    record.version.priority = priority(random);
     if random.chance(20) {
         let (started_at, done_at) = (time(random), time(random));
         let result = random.chance(50).then(|| body(random));
@@ -154,13 +155,9 @@ fn record(random: &mut Random) -> Record {
         record.status = Status::Dead { died_at: time(random) };
     } else if random.chance(60) {
         let (due, put_at) = (time(random), time(random));
-        let next = Successor {
-            body: body(random),
-            due,
-            priority: priority(random),
-            generation: Generation(5),
-            put_at,
-        };
+        let (content, priority) = (body(random).into(), priority(random));
+        let version = JobVersion { content, due, priority, generation: Generation(5) };
+        let next = Successor { version, put_at };
         record.status = Status::Leased(Box::new(Lease {
             fence: Fence(9),
             nonce: random.number(),

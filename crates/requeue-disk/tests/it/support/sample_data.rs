@@ -4,7 +4,7 @@ use requeue::ManualClock;
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobView, Kind,
     KindView, Missed, Mode, Priority, PushSetting, Put, Query, Rate, Receipt, Reschedule, Restore,
-    Retention, Schedule, Settings, Settle, Settlement, Store, Tick, Timestamp, WallClock,
+    Retention, Schedule, Settings, Settle, Settlement, Store, Tick, Timestamp, Version, WallClock,
     WorkerName,
 };
 use requeue_testkit::block_on;
@@ -266,7 +266,11 @@ impl<'a> SampleWriter<'a> {
     fn restored(&self, of: &str, with: &str) {
         let (due, of) = (Timestamp::from_millis(BEGAN_AT + 99_000_000), kind(of));
         let (id, generation) = (id(&format!("{with}-restored")), Generation(7_000_000));
-        let job = JobView::new(of.clone(), id, text("from elsewhere"), due, Generation(6_000_000));
+        let job = JobView::new(
+            of.clone(),
+            id,
+            Version::new(text("from elsewhere"), due, Generation(6_000_000)),
+        );
         let restore = Restore { kind: of, generation, fence: Fence(8_000_000), jobs: vec![job] };
         block_on(self.store.restore(restore)).unwrap().remove(0).unwrap();
     }

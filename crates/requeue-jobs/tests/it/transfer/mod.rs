@@ -76,15 +76,13 @@ fn arrives(mut job: JobView, now: Timestamp) -> Option<JobView> {
         if lease.cancelled {
             let next = next?;
             let put_at = job.updated_at;
-            job = JobView::new(job.kind, job.id, next.body, next.due, next.generation);
+            job = JobView::new(job.kind, job.id, next);
             (job.created_at, job.updated_at) = (put_at, put_at);
-            job.priority = next.priority;
         } else if let Some(next) = next {
-            (job.body, job.due, job.generation) = (next.body, next.due, next.generation);
-            job.priority = next.priority;
+            job.version = next;
         }
-        job.due = job.due.max(lease.ends_at);
-        job.state = if job.due <= now { JobState::Ready } else { JobState::Waiting };
+        job.version.due = job.version.due.max(lease.ends_at);
+        job.state = if job.version.due <= now { JobState::Ready } else { JobState::Waiting };
     }
     Some(job)
 }
@@ -306,7 +304,7 @@ fn existing_jobs_are_kept_and_an_import_can_be_repeated() {
     assert_eq!(once.kinds[0].3, settings);
     assert_eq!(once.kinds[0].4[1], other);
     let ready = once.jobs.iter().find(|job| job.id.as_str() == "ready");
-    assert_eq!(ready.map(|job| &job.body), Some(&body));
+    assert_eq!(ready.map(|job| job.body()), Some(&body));
 
     let again = imported(&*store, &file).unwrap();
     assert_eq!(again.kept, 2 + 2 + again.jobs - again.ended);

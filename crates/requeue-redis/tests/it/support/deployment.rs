@@ -7,7 +7,8 @@ use requeue::ManualClock;
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, Counts, Due, Fence, Generation, JobId, JobState,
     JobView, Kind, Missed, Mode, Priority, Put, Query, Rate, Receipt, Restore, Retention, Schedule,
-    Settings, Settle, Settled, Settlement, Store, Tick, Ticked, Timestamp, WallClock, WorkerName,
+    Settings, Settle, Settled, Settlement, Store, Tick, Ticked, Timestamp, Version, WallClock,
+    WorkerName,
 };
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::RedisServer;
@@ -245,8 +246,13 @@ impl Deployment {
     pub(crate) fn restored(&self) {
         let due = Timestamp::from_millis(BEGAN_AT + 99_000_000);
         let generation = Generation(6_000_000);
-        let job = JobView::new(kind(), id("restored"), text("from elsewhere"), due, generation);
-        let mut dead = JobView::new(kind(), id("dead-elsewhere"), text(""), due, Generation(7));
+        let job = JobView::new(
+            kind(),
+            id("restored"),
+            Version::new(text("from elsewhere"), due, generation),
+        );
+        let mut dead =
+            JobView::new(kind(), id("dead-elsewhere"), Version::new(text(""), due, Generation(7)));
         (dead.state, dead.died_at, dead.deaths) = (JobState::Dead, Some(self.wall_clock.now()), 3);
         let (generation, fence) = (Generation(7_000_000), Fence(8_000_000));
         let restore = Restore { kind: kind(), generation, fence, jobs: vec![job, dead] };

@@ -10,7 +10,7 @@ fn stored(server: &Server, id: &str) -> (Vec<u8>, String) {
     let id = JobId::new(id).expect("a valid id");
     let job = server.ask(async |store| store.get(kind, id).await).expect("the store is well");
     let job = job.expect("it was put");
-    (job.body.bytes().to_vec(), job.body.content_type().to_owned())
+    (job.body().bytes().to_vec(), job.body().content_type().to_owned())
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) struct PriorityFirst;
 impl Deviation for PriorityFirst {
     fn list_by_time(&mut self, correct: &CorrectStore, query: TimeQuery) -> ListResult {
         let mut page = correct.list_by_time(query)?;
-        page.jobs.sort_by_key(|job| std::cmp::Reverse(job.priority));
+        page.jobs.sort_by_key(|job| std::cmp::Reverse(job.version.priority));
         Ok(page)
     }
 }

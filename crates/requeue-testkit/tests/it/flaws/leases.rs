@@ -61,7 +61,7 @@ impl Deviation for DueTimeAsReceipt {
     fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
         let mut claimed = correct.claim(claim)?;
         for job in &mut claimed.jobs {
-            let due = Fence(job.due.as_millis());
+            let due = Fence(job.version.due.as_millis());
             self.0.alter(job, due, 0);
         }
         Ok(claimed)
@@ -134,7 +134,7 @@ impl Deviation for EarlyDelivery {
     fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
         let soon = correct.now().saturating_add(Duration::from_secs(1));
         for view in jobs(correct, &claim, JobState::Waiting) {
-            if view.due <= soon {
+            if view.version.due <= soon {
                 let _ready = correct.change(&(view.kind, view.id), ChangeKind::RunNow);
             }
         }
@@ -242,7 +242,7 @@ impl Deviation for SuccessorTwice {
         let next = correct.get(&name).and_then(|view| view.next);
         let settled = correct.settle(settle.receipt, settle.action)?;
         match (settled, next) {
-            (Settled::Done, Some(next)) => drop(self.successors.insert(name, next.body)),
+            (Settled::Done, Some(next)) => drop(self.successors.insert(name, next.content.body)),
             (Settled::Done, None) => {
                 if let Some(body) = self.successors.remove(&name) {
                     let _again = correct.put(Put::new(name.0, name.1, body));
@@ -450,7 +450,7 @@ pub(super) struct OldGeneration;
 impl Deviation for OldGeneration {
     fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
         let mut claimed = correct.claim(claim)?;
-        claimed.jobs.iter_mut().for_each(|job| job.generation.0 -= 1);
+        claimed.jobs.iter_mut().for_each(|job| job.version.generation.0 -= 1);
         Ok(claimed)
     }
 }

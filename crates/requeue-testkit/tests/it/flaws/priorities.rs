@@ -15,12 +15,12 @@ fn is_leased(record: &Record) -> bool {
 }
 
 pub(super) fn priorities_ignored(_: Before<'_>, after: &mut Record) {
-    after.priority = Priority::default();
+    after.version.priority = Priority::default();
 }
 
 pub(super) fn high_priorities_are_due(before: Before<'_>, after: &mut Record) {
-    if before.is_none() && after.priority > Priority::default() {
-        after.due = after.created_at;
+    if before.is_none() && after.version.priority > Priority::default() {
+        after.version.due = after.created_at;
     }
 }
 
@@ -28,38 +28,39 @@ pub(super) fn puts_keep_the_priority(before: Before<'_>, after: &mut Record) {
     if let Some(before) = before
         && matches!((&before.status, &after.status), (Status::Pending, Status::Pending))
     {
-        after.priority = before.priority;
+        after.version.priority = before.version.priority;
     }
 }
 
 pub(super) fn successors_share_the_priority(_: Before<'_>, after: &mut Record) {
-    let priority = after.priority;
+    let priority = after.version.priority;
     if let Status::Leased(lease) = &mut after.status
         && let Some(next) = &mut lease.next
     {
-        next.priority = priority;
+        next.version.priority = priority;
     }
 }
 
 /// When a lease ends and the job is pending.
 pub(super) fn a_failure_loses_the_priority(before: Before<'_>, after: &mut Record) {
     if before.is_some_and(is_leased) && after.attempts > before.map_or(0, |job| job.attempts) {
-        after.priority = Priority::default();
+        after.version.priority = Priority::default();
     }
 }
 
 pub(super) fn a_release_loses_the_priority(before: Before<'_>, after: &mut Record) {
     if let Some(before) = before.filter(|before| is_leased(before))
         && matches!(after.status, Status::Pending)
-        && (after.attempts, after.generation) == (before.attempts, before.generation)
+        && (after.attempts, after.version.generation)
+            == (before.attempts, before.version.generation)
     {
-        after.priority = Priority::default();
+        after.version.priority = Priority::default();
     }
 }
 
 pub(super) fn death_loses_the_priority(_: Before<'_>, after: &mut Record) {
     if matches!(after.status, Status::Dead { .. }) {
-        after.priority = Priority::default();
+        after.version.priority = Priority::default();
     }
 }
 
@@ -67,16 +68,16 @@ pub(super) fn death_loses_the_priority(_: Before<'_>, after: &mut Record) {
 pub(super) fn run_now_loses_the_priority(before: Before<'_>, after: &mut Record) {
     if let Some(before) = before
         && matches!((&before.status, &after.status), (Status::Pending, Status::Pending))
-        && before.generation == after.generation
-        && before.due != after.due
+        && before.version.generation == after.version.generation
+        && before.version.due != after.version.due
     {
-        after.priority = Priority::default();
+        after.version.priority = Priority::default();
     }
 }
 
 pub(super) fn done_jobs_lose_the_priority(_: Before<'_>, after: &mut Record) {
     if matches!(after.status, Status::Done(_)) {
-        after.priority = Priority::default();
+        after.version.priority = Priority::default();
     }
 }
 
@@ -94,7 +95,7 @@ pub(super) fn start_of_the_run_lost(_: Before<'_>, after: &mut Record) {
 
 pub(super) fn done_jobs_keep_their_bodies(before: Before<'_>, after: &mut Record) {
     if let (Some(before), Status::Done(_)) = (before, &after.status) {
-        after.body = before.body.clone();
+        after.version.content.body = before.version.content.body.clone();
     }
 }
 

@@ -147,14 +147,14 @@ impl Deviation for GenerationsRepeat {
         let mut claimed = correct.claim(claim)?;
         for job in &mut claimed.jobs {
             let name = (job.kind().clone(), job.id().clone());
-            self.renumber(&name, &mut job.generation);
+            self.renumber(&name, &mut job.version.generation);
         }
         Ok(claimed)
     }
 
     fn alter_view(&mut self, _: &CorrectStore, view: &mut JobView) {
         let name = (view.kind.clone(), view.id.clone());
-        self.renumber(&name, &mut view.generation);
+        self.renumber(&name, &mut view.version.generation);
         if let Some(next) = &mut view.next {
             self.renumber(&name, &mut next.generation);
         }

@@ -87,8 +87,8 @@ impl RescheduleFlaw {
                 set.due = Some(set.due.unwrap_or(Due::Now));
             }
             (F::CreatesAgain, Some(job)) if is_pending && set.if_generation.is_none() => {
-                let mut put = Put::new(name.0.clone(), name.1.clone(), job.body.clone());
-                (put.due, put.priority) = (Due::At(job.due), job.priority);
+                let mut put = Put::new(name.0.clone(), name.1.clone(), job.body().clone());
+                (put.due, put.priority) = (Due::At(job.version.due), job.version.priority);
                 let _removed = correct.change(name, ChangeKind::Cancel);
                 let _created = correct.put(put);
             }
@@ -109,20 +109,20 @@ impl RescheduleFlaw {
                 return Err(ChangeError::Leased { kind, id });
             }
             (F::SuccessorIsDueAsTheJob, Some(job)) if job.next.is_some() => {
-                set.due = Some(set.due.unwrap_or(Due::At(job.due)));
+                set.due = Some(set.due.unwrap_or(Due::At(job.version.due)));
             }
             (F::SuccessorHasTheBodyOfTheJob, Some(job)) if job.next.is_some() => {
-                set.body = Some(set.body.unwrap_or_else(|| job.body.clone()));
+                set.body = Some(set.body.unwrap_or_else(|| job.body().clone()));
             }
             (F::FollowsACancel, Some(job)) => {
                 let cancelled = job.lease.as_ref().is_some_and(|lease| lease.cancelled);
                 if cancelled && job.next.is_none() {
-                    return put(set.body.unwrap_or_else(|| job.body.clone()));
+                    return put(set.body.unwrap_or_else(|| job.body().clone()));
                 }
             }
             (F::LeavesDeadJobs, Some(job)) if state == Some(JobState::Dead) => {
                 set.due = None;
-                set.body = Some(set.body.unwrap_or_else(|| job.body.clone()));
+                set.body = Some(set.body.unwrap_or_else(|| job.body().clone()));
             }
             (F::RevivesAlways, _) if state == Some(JobState::Dead) => {
                 set.due = Some(set.due.unwrap_or(Due::Now));
@@ -149,13 +149,13 @@ impl RescheduleFlaw {
                 let newest = job.next.as_ref().map(|next| next.generation);
                 if let (Some(newest), Some(expected)) = (newest, &mut set.if_generation) {
                     *expected = match *expected {
-                        expected if expected == job.generation => newest,
+                        expected if expected == job.version.generation => newest,
                         Generation(other) => Generation(other + 1_000_000),
                     };
                 }
             }
             (F::AcceptsNothing, Some(job)) if set.check() == Err(Invalid::NothingToChange) => {
-                let (outcome, generation) = (PutOutcome::Updated, job.generation);
+                let (outcome, generation) = (PutOutcome::Updated, job.version.generation);
                 return Ok(Changed::Rescheduled(Placed { outcome, generation }));
             }
             (F::ShortensLongDelays, _)
@@ -164,7 +164,7 @@ impl RescheduleFlaw {
                 set.due = Some(Due::After(MAX_DELAY));
             }
             (F::KeepsTheGeneration, Some(job)) => {
-                let generation = job.generation;
+                let generation = job.version.generation;
                 let changed = change(set)?;
                 return Ok(match changed {
                     Changed::Rescheduled(placed) => {

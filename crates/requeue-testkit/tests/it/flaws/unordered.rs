@@ -71,7 +71,7 @@ impl Jobs {
 impl Jobs {
     fn ready(&self, now: Timestamp) -> u64 {
         let is_ready =
-            |record: &Record| matches!(record.status, Status::Pending) && record.due <= now;
+            |record: &Record| matches!(record.status, Status::Pending) && record.version.due <= now;
         self.jobs.values().filter(|record| is_ready(record)).count() as u64
     }
 }
@@ -112,7 +112,7 @@ impl JobTable for Jobs {
 
     fn priorities(&self) -> Priorities {
         let mut priorities = Priorities::default();
-        self.jobs.values().for_each(|record| priorities.insert(record.priority));
+        self.jobs.values().for_each(|record| priorities.insert(record.version.priority));
         priorities
     }
 
@@ -283,7 +283,7 @@ impl Store for UnorderedStore {
         let mut counts = vec![0; count];
         for job in self.views(&kind) {
             if matches!(job.state, JobState::Waiting | JobState::Ready)
-                && let Some(since) = job.due.as_millis().checked_sub(from.as_millis())
+                && let Some(since) = job.version.due.as_millis().checked_sub(from.as_millis())
                 && let Some(count) = counts.get_mut((since / length) as usize)
             {
                 *count += 1;

@@ -152,7 +152,7 @@ pub(super) struct SuccessorsNotCounted;
 impl Deviation for SuccessorsNotCounted {
     fn list(&mut self, correct: &CorrectStore, query: Query) -> Page {
         let mut page = correct.list(query.clone());
-        let bytes = |page: &Page| page.jobs.iter().map(|job| job.body.len()).sum::<usize>();
+        let bytes = |page: &Page| page.jobs.iter().map(|job| job.body().len()).sum::<usize>();
         while page.jobs.len() < query.limit
             && let Some(after) = page.cursor.clone()
         {

@@ -180,7 +180,7 @@ impl<'a> Clients<'a> {
         for job in &claimed.jobs {
             let (number, len) = job.id().as_str().split_once('-').expect("an id of ours");
             let (number, len) = (number.parse().expect("a number"), len.parse().expect("a length"));
-            records.delivered(number, began, job.body == body(number, len));
+            records.delivered(number, began, job.version.content.body == body(number, len));
         }
         claimed.jobs
     }
