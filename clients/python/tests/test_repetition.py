@@ -104,17 +104,17 @@ def test_a_settlement_is_repeated_and_then_reports_the_lost_lease(
     assert isinstance(result, LeaseLost)
 
 
-@pytest.mark.parametrize(
-    ("call", "problem"),
-    [
-        # The first request has made the job due, and a worker has run it.
-        (lambda c: c.reschedule("mail", "a", delay="0s"), "absent"),
-        (lambda c: c.reschedule("mail", "a", delay="0s"), "done"),
-        (lambda c: c.change_schedule("mail", "s", {"paused": True}), "absent"),
-        (lambda c: c.put("mail", "a"), "unauthorized"),
-        (lambda c: c.ack("receipt"), "lease-lost"),
-    ],
-)
+REJECTED: list[tuple[Callable[[Client], Any], str]] = [
+    # The first request has made the job due, and a worker has run it.
+    (lambda c: c.reschedule("mail", "a", delay="0s"), "absent"),
+    (lambda c: c.reschedule("mail", "a", delay="0s"), "done"),
+    (lambda c: c.change_schedule("mail", "s", {"paused": True}), "absent"),
+    (lambda c: c.put("mail", "a"), "unauthorized"),
+    (lambda c: c.ack("receipt"), "lease-lost"),
+]
+
+
+@pytest.mark.parametrize(("call", "problem"), REJECTED)
 def test_a_repeated_request_that_is_rejected_is_unknown(
     call: Callable[[Client], Any], problem: str
 ) -> None:
