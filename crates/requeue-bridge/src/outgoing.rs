@@ -86,12 +86,14 @@ pub(crate) fn milliseconds(value: &HeaderValue) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{ClaimedJob, Fence, JobId, Kind, Receipt};
+    use requeue_jobs::{ClaimedJob, Fence, Generation, JobId, Kind, Receipt, Timestamp, Version};
 
     fn delivery(message: &Message) -> Delivery {
         let (kind, id) = (Kind::new("order.close").unwrap(), JobId::new("7").unwrap());
         let receipt = Receipt::new(kind, id, Fence(9), 1);
-        Delivery::new(ClaimedJob::new(receipt, message.to_body().unwrap()))
+        let body = message.to_body().unwrap();
+        let version = Version::new(body, Timestamp::default(), Generation(3));
+        Delivery::new(ClaimedJob::new(receipt, version))
     }
 
     #[test]
