@@ -47,7 +47,8 @@ environment variables:
   REQUEUE_DUE                   Due time, in RFC 3339
   REQUEUE_RECEIPT               Receipt of the lease
 It does not inherit REQUEUE_TOKEN, REQUEUE_TOKEN_FILE, REQUEUE_READ_TOKEN,
-REQUEUE_STORE, REQUEUE_BRIDGE_FROM and REQUEUE_BRIDGE_TO. If it calls requeue itself, use --token-file there.
+REQUEUE_STORE, REQUEUE_BRIDGE_FROM and REQUEUE_BRIDGE_TO. If it calls requeue
+itself, use --token-file there.
 
 The exit code of the command decides what happens to the job:
   0        The job is done.

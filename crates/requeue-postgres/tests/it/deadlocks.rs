@@ -1,7 +1,10 @@
 //! Batches about the same jobs in different orders never wait for each other in a circle.
 
 use crate::support::{LONG, claim, clients, id, is_whole, kind, put};
-use requeue_jobs::{Change, ChangeError, ChangeKind, Put, Settle, SettleError, Settlement, Store};
+use requeue_jobs::{
+    Change, ChangeError, ChangeKind, Put, PutError, Settle, SettleError, Settlement, Store,
+    StoreError,
+};
 use requeue_postgres::PostgresStore;
 use requeue_testkit::servers::{PostgresServer, PostgresVersion, until};
 use requeue_testkit::{Random, block_on, check_seeds};
@@ -25,7 +28,12 @@ fn distinct(random: &mut Random) -> Vec<String> {
     names
 }
 
-/// Puts, claims, settles and changes jobs in batches. No call may fail.
+/// A call waits at most a second for jobs that others have locked. On a busy machine, others may need longer.
+fn is_locked(error: &StoreError) -> bool {
+    error.to_string().contains("another transaction has locked job")
+}
+
+/// Puts, claims, settles and changes jobs in batches. No call may fail, unless its job is locked for long.
 fn work(store: &PostgresStore, seed: u64) {
     let mut random = Random::new(seed);
     for _ in 0..BATCHES {
@@ -33,7 +41,12 @@ fn work(store: &PostgresStore, seed: u64) {
             0 | 1 => {
                 let puts: Vec<Put> = distinct(&mut random).iter().map(|name| put(name)).collect();
                 for placed in block_on(store.put(puts)).expect("the server is up") {
-                    placed.expect("the put succeeds");
+                    let is_fine = match &placed {
+                        Ok(_) => true,
+                        Err(PutError::Store(error)) => is_locked(error),
+                        Err(_) => false,
+                    };
+                    assert!(is_fine, "{placed:?}");
                 }
             }
             2 => {
@@ -42,7 +55,9 @@ fn work(store: &PostgresStore, seed: u64) {
                     |name: String| Change { kind: kind(), id: id(&name), action: action.clone() };
                 let changes = names(&mut random).into_iter().map(change).collect();
                 for changed in block_on(store.change(changes)).expect("the server is up") {
-                    assert!(!matches!(changed, Err(ChangeError::Store(_))), "{changed:?}");
+                    let failed =
+                        matches!(&changed, Err(ChangeError::Store(error)) if !is_locked(error));
+                    assert!(!failed, "{changed:?}");
                 }
             }
             _ => {
@@ -75,7 +90,8 @@ fn work(store: &PostgresStore, seed: u64) {
                 if !settlements.is_empty() {
                     let settled = block_on(store.settle(settlements)).expect("the server is up");
                     for (settled, may_fail) in settled.iter().zip(may_fail) {
-                        let failed = matches!(settled, Err(SettleError::Store(_)));
+                        let failed =
+                            matches!(settled, Err(SettleError::Store(error)) if !is_locked(error));
                         assert!(may_fail || !failed, "{settled:?}");
                     }
                 }
