@@ -15,7 +15,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 // Not tokio's `block_on`: inside it a thread must not block, and writing the response blocks.
 use futures_executor::block_on;
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use requeue_http::wire::{
     BatchErrors, JobJson, ReapRequest, ReapResult, RestoreDone, RestoreRequest, Results,
 };
@@ -182,7 +182,10 @@ pub(super) async fn import(
 ) -> ApiResult<Json<Imported>> {
     let slot = app.transfer_slot(&caller)?;
     body_handle.streamed();
-    let stream = body.into_data_stream().map_err(io::Error::other);
+    // The body ends when the token is revoked: the thread below blocks while it waits for more of it.
+    let revoked = caller.clone();
+    let revoked = async move { revoked.revoked().await };
+    let stream = Box::pin(body.into_data_stream().map_err(io::Error::other).take_until(revoked));
     let runtime = Handle::current();
     let store = app.store().clone();
     let imported = app.tasks().spawn_blocking(move || {
@@ -192,7 +195,9 @@ pub(super) async fn import(
         block_on(async {
             tokio::select! {
                 imported = transfer::import(&*store, &mut input, |_| {}) => {
-                    imported.map_err(import_problem)
+                    imported.map_err(|error| {
+                        caller.check_current().err().unwrap_or_else(|| import_problem(error))
+                    })
                 }
                 problem = caller.revoked() => Err(problem),
             }
