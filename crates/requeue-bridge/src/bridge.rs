@@ -11,10 +11,10 @@
 //! One batch at a time, in the order of the queue: two messages with the same key are put in that order.
 
 use crate::error::BridgeError;
-use crate::incoming::{Action, BodyFormat, Received, decide};
+use crate::incoming::{Action, Received, decide};
 use crate::source::{Source, SourceConfig};
 use crate::target::BrokerOptions;
-use requeue_jobs::limits::{MAX_BATCH_BYTES, MAX_BODY_LEN};
+use requeue_jobs::limits::{MAX_BATCH_BYTES, MAX_CONTENT_LEN};
 use requeue_jobs::{
     Change, ChangeError, ChangeKind, JobId, Jobs, Kind, Put, PutError, StoreError, WallClock,
 };
@@ -43,8 +43,6 @@ pub struct BridgeOptions {
     /// topic of Kafka or a stream of Redis. Default: the name of what is consumed and `.rejected`, or for NATS
     /// the subject `requeue.rejected.` and the name of the consumer.
     pub rejected: Option<String>,
-    /// How the body of a job is made from a message.
-    pub format: BodyFormat,
     /// How the connection is made.
     pub broker: BrokerOptions,
     /// The clock from which due times are calculated.
@@ -56,7 +54,6 @@ impl Default for BridgeOptions {
         BridgeOptions {
             group: DEFAULT_GROUP.to_owned(),
             rejected: None,
-            format: BodyFormat::default(),
             broker: BrokerOptions::default(),
             clock: WallClock::system(),
         }
@@ -105,7 +102,6 @@ pub struct Bridge {
     jobs: Jobs,
     kind: Kind,
     source: SourceConfig,
-    format: BodyFormat,
     clock: WallClock,
     counts: BridgeCounts,
 }
@@ -129,17 +125,10 @@ impl Bridge {
         if !BrokerUrl::is_broker(url) {
             return Err(BridgeError::NotABroker);
         }
-        let BridgeOptions { group, rejected, format, broker: options, clock } = options;
+        let BridgeOptions { group, rejected, broker: options, clock } = options;
         let source = SourceConfig { url: BrokerUrl::parse(url)?, group, rejected, options };
         source.check()?;
-        Ok(Bridge {
-            jobs: jobs.clone(),
-            kind,
-            source,
-            format,
-            clock,
-            counts: BridgeCounts::default(),
-        })
+        Ok(Bridge { jobs: jobs.clone(), kind, source, clock, counts: BridgeCounts::default() })
     }
 
     /// Runs until `stop` is ready, and returns what was done. While the broker or the store is unavailable, it
@@ -215,7 +204,7 @@ impl Bridge {
         mut stop: std::pin::Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Interrupted> {
         let now = self.clock.now();
-        let actions = batch.iter().map(|received| decide(received, &self.kind, self.format, now));
+        let actions = batch.iter().map(|received| decide(received, &self.kind, now));
         let actions: Vec<_> = actions.collect();
         // What is applied is counted when it is acked.
         let mut done = BridgeCounts::default();
@@ -344,13 +333,13 @@ fn batches(puts: Vec<(usize, Put)>) -> Vec<Vec<(usize, Put)>> {
     let (mut batches, mut current): (Vec<_>, Vec<(usize, Put)>) = (Vec::new(), Vec::new());
     let (mut ids, mut bytes) = (HashSet::new(), 0);
     for (n, put) in puts {
-        let is_full = bytes + put.body.len() > MAX_BATCH_BYTES - MAX_BODY_LEN;
+        let is_full = bytes + put.content.len() > MAX_BATCH_BYTES - MAX_CONTENT_LEN;
         if is_full || ids.contains(&put.id) {
             batches.push(std::mem::take(&mut current));
             ids.clear();
             bytes = 0;
         }
-        bytes += put.body.len();
+        bytes += put.content.len();
         ids.insert(put.id.clone());
         current.push((n, put));
     }

@@ -10,17 +10,6 @@ use requeue_jobs::{Due, JobId, Kind, Put, Timestamp};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::time::Duration;
 
-/// How the body of a job is made from a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum BodyFormat {
-    /// The whole message: its key, headers, properties and payload. For jobs that are published again.
-    #[default]
-    Message,
-    /// The payload and its content type. For jobs that workers claim, or that are sent as webhooks.
-    Payload,
-}
-
 /// A message that was received.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Received {
@@ -43,21 +32,11 @@ pub(crate) enum Action {
 }
 
 /// Decides what becomes of a message that was received at `now`.
-pub(crate) fn decide(
-    received: &Received,
-    kind: &Kind,
-    format: BodyFormat,
-    now: Timestamp,
-) -> Action {
-    action(received, kind, format, now).unwrap_or_else(Action::Reject)
+pub(crate) fn decide(received: &Received, kind: &Kind, now: Timestamp) -> Action {
+    action(received, kind, now).unwrap_or_else(Action::Reject)
 }
 
-fn action(
-    received: &Received,
-    kind: &Kind,
-    format: BodyFormat,
-    now: Timestamp,
-) -> Result<Action, String> {
+fn action(received: &Received, kind: &Kind, now: Timestamp) -> Result<Action, String> {
     let message = &received.message;
     let text = |name: &str| message.header(name).map(HeaderValue::to_text);
     let id = match text("requeue-key").or_else(|| received.id.clone()) {
@@ -70,11 +49,8 @@ fn action(
         Some("true") => return Ok(Action::Cancel(id)),
         Some(other) => return Err(format!("header requeue-cancel is {other:?}; it must be true")),
     }
-    let body = match format {
-        BodyFormat::Message => message.to_body(),
-        BodyFormat::Payload => message.to_plain_body(),
-    };
-    let mut put = Put::new(kind.clone(), id, body.map_err(|error| error.to_string())?);
+    let content = message.to_content().map_err(|error| error.to_string())?;
+    let mut put = Put::new(kind.clone(), id, content);
     put.due = due(message, received.at.unwrap_or(now).min(now), now)?;
     Ok(Action::Put(put))
 }
@@ -135,7 +111,7 @@ mod tests {
         message.headers =
             headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let received = Received { message, id: Some("m-1".to_owned()), at: None };
-        decide(&received, &Kind::new("k").unwrap(), BodyFormat::Payload, NOW)
+        decide(&received, &Kind::new("k").unwrap(), NOW)
     }
 
     fn due_of(headers: &[(&str, HeaderValue)]) -> Due {
@@ -165,12 +141,12 @@ mod tests {
         let at = Some(Timestamp::from_millis(NOW.as_millis() - 4000));
         let received = Received { message, id: None, at };
         let kind = Kind::new("k").unwrap();
-        let Action::Put(put) = decide(&received, &kind, BodyFormat::Message, NOW) else { panic!() };
+        let Action::Put(put) = decide(&received, &kind, NOW) else { panic!() };
         assert_eq!(put.due, Due::At(NOW.saturating_add(Duration::from_secs(6))));
         assert_eq!(put.id.as_str().len(), 20);
         let ahead = Some(Timestamp::from_millis(NOW.as_millis() + 4000));
         let received = Received { at: ahead, ..received };
-        let Action::Put(put) = decide(&received, &kind, BodyFormat::Message, NOW) else { panic!() };
+        let Action::Put(put) = decide(&received, &kind, NOW) else { panic!() };
         assert_eq!(put.due, Due::At(NOW.saturating_add(Duration::from_secs(10))));
     }
 
@@ -207,7 +183,7 @@ mod tests {
         }
         let message = Message::new(vec![0; 1 << 20]);
         let received = Received { message, id: None, at: None };
-        let action = decide(&received, &Kind::new("k").unwrap(), BodyFormat::Message, NOW);
+        let action = decide(&received, &Kind::new("k").unwrap(), NOW);
         assert!(matches!(action, Action::Reject(reason) if reason.contains("1048576")));
     }
 }

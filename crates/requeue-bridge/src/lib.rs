@@ -44,6 +44,5 @@ mod tls;
 
 pub use bridge::{Bridge, BridgeCounts, BridgeOptions, DEFAULT_GROUP};
 pub use error::BridgeError;
-pub use incoming::BodyFormat;
 pub use message::{HeaderValue, MESSAGE_TYPE, Message};
 pub use target::{BrokerOptions, broker_target};

@@ -1,17 +1,16 @@
 //! [`Message`]: what brokers have in common, and how a job carries it.
 //!
-//! A job has a body and a content type, and no headers. The bridge therefore stores a message as the body of
-//! its job: one line of JSON with key, content type, headers and properties, then the payload as it was. The
-//! content type of such a job is [`MESSAGE_TYPE`]. When the job is due, the message is published again as it
-//! came in.
+//! The payload of a message is the body of its job. Key, headers and properties are in the envelope of the
+//! job, as JSON. When the job is due, the message is published again as it came in.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use requeue_jobs::{Body, Invalid};
+use requeue_jobs::limits::MAX_CONTENT_TYPE_LEN;
+use requeue_jobs::{Body, Content, Envelope, HeadFields, Invalid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The content type of a job whose body is a whole message: a line of JSON that describes it, and its payload.
+/// The type of the envelope: JSON that describes the message apart from its payload.
 pub const MESSAGE_TYPE: &str = "application/vnd.requeue.message";
 
 /// The header with the reason for which a message was rejected.
@@ -107,9 +106,10 @@ impl From<&str> for HeaderValue {
     }
 }
 
-/// The line of JSON before the payload.
-#[derive(Serialize, Deserialize)]
-struct Head {
+/// What the envelope contains.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Description {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<HeaderValue>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,58 +149,56 @@ impl Message {
         message
     }
 
-    /// Returns the whole message as the body of a job. Fails if it is too long.
+    /// Returns the message as the content of a job. Fails if it is too long.
     ///
     /// ```
     /// use requeue_bridge::{MESSAGE_TYPE, Message};
     ///
     /// let mut message = Message::new(*b"{}");
     /// message.headers.push(("tenant".to_owned(), "a".into()));
-    /// let body = message.to_body()?;
-    /// assert_eq!(body.content_type(), MESSAGE_TYPE);
-    /// assert_eq!(body.bytes(), b"{\"headers\":[[\"tenant\",\"a\"]]}\n{}");
-    /// assert_eq!(Message::from_body(&body), Ok(message));
+    /// let content = message.to_content()?;
+    /// assert_eq!(content.body.bytes(), b"{}");
+    /// let envelope = content.head.envelope.as_ref().expect("there is a header");
+    /// assert_eq!(envelope.of_type(), MESSAGE_TYPE);
+    /// assert_eq!(envelope.bytes(), b"{\"headers\":[[\"tenant\",\"a\"]]}");
+    /// assert_eq!(Message::from_content(&content), Ok(message));
     /// # Ok::<(), requeue_jobs::Invalid>(())
     /// ```
-    pub fn to_body(&self) -> Result<Body, Invalid> {
-        let head = Head {
-            key: self.key.as_deref().map(HeaderValue::from_bytes),
-            content_type: self.content_type.clone(),
-            headers: self.headers.clone(),
-            properties: self.properties.clone(),
+    pub fn to_content(&self) -> Result<Content, Invalid> {
+        let Message { payload, content_type, key, headers, properties } = self;
+        // A content type that is too long for a body is only in the envelope.
+        let short = content_type.as_deref().filter(|found| found.len() <= MAX_CONTENT_TYPE_LEN);
+        let body = Body::new(payload.clone(), short.unwrap_or(OCTETS))?;
+        let description = Description {
+            key: key.as_deref().map(HeaderValue::from_bytes),
+            content_type: content_type.clone(),
+            headers: headers.clone(),
+            properties: properties.clone(),
         };
-        let mut bytes = serde_json::to_vec(&head).expect("texts and numbers are valid JSON");
-        bytes.push(b'\n');
-        bytes.extend_from_slice(&self.payload);
-        Body::new(bytes, MESSAGE_TYPE)
+        let bytes = serde_json::to_vec(&description).expect("texts and numbers are valid JSON");
+        let envelope = Some(Envelope::new(bytes, MESSAGE_TYPE)?);
+        let content = Content { body, head: HeadFields { envelope }.into() };
+        content.check()?;
+        Ok(content)
     }
 
-    /// Returns the payload and its type as the body of a job, without key, headers and properties. Fails if
-    /// it is too long.
-    pub fn to_plain_body(&self) -> Result<Body, Invalid> {
-        Body::new(self.payload.clone(), self.content_type.as_deref().unwrap_or(OCTETS))
-    }
-
-    /// Returns the message of a job: the one that [`to_body`](Self::to_body) stored, or for other content
-    /// types one with this payload. Fails with a text for people if a stored message cannot be read.
-    pub fn from_body(body: &Body) -> Result<Self, String> {
-        if body.content_type() != MESSAGE_TYPE {
+    /// Returns the message of a job: the one that [`to_content`](Self::to_content) stored. A job without an
+    /// envelope of this type is a message with the payload and content type of its body. Fails with a text for
+    /// people if an envelope cannot be read.
+    pub fn from_content(content: &Content) -> Result<Self, String> {
+        let Content { body, head } = content;
+        let payload = body.bytes().to_vec();
+        let Some(envelope) =
+            head.envelope.as_ref().filter(|envelope| envelope.of_type() == MESSAGE_TYPE)
+        else {
             let content_type = Some(body.content_type().to_owned());
-            return Ok(Message { content_type, ..Message::new(body.bytes()) });
-        }
-        let bytes = body.bytes();
-        let wrong = |reason: &str| format!("the body is not a {MESSAGE_TYPE}: {reason}");
-        let end =
-            bytes.iter().position(|byte| *byte == b'\n').ok_or_else(|| wrong("it has no line"))?;
-        let head: Head =
-            serde_json::from_slice(&bytes[..end]).map_err(|error| wrong(&error.to_string()))?;
-        Ok(Message {
-            payload: bytes[end + 1..].to_vec(),
-            content_type: head.content_type,
-            key: head.key.as_ref().map(HeaderValue::to_bytes),
-            headers: head.headers,
-            properties: head.properties,
-        })
+            return Ok(Message { content_type, ..Message::new(payload) });
+        };
+        let description = serde_json::from_slice(envelope.bytes());
+        let Description { key, content_type, headers, properties } = description
+            .map_err(|error| format!("the envelope is not a {MESSAGE_TYPE}: {error}"))?;
+        let key = key.as_ref().map(HeaderValue::to_bytes);
+        Ok(Message { payload, content_type, key, headers, properties })
     }
 }
 
@@ -224,7 +222,11 @@ mod tests {
             ("t".to_owned(), HeaderValue::Timestamp { timestamp: 7 }),
         ];
         message.properties.insert("priority".to_owned(), HeaderValue::Int(3));
-        assert_eq!(Message::from_body(&message.to_body().unwrap()), Ok(message));
+        assert_eq!(Message::from_content(&message.to_content().unwrap()), Ok(message.clone()));
+        message.content_type = Some("x".repeat(200));
+        assert_eq!(Message::from_content(&message.to_content().unwrap()), Ok(message));
+        let plain = Message::new(*b"x");
+        assert_eq!(Message::from_content(&plain.to_content().unwrap()), Ok(plain));
     }
 
     #[test]
@@ -241,16 +243,28 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_another_type_is_a_payload() {
-        let body = Body::new(*b"{}", "application/json").unwrap();
-        let message = Message::from_body(&body).unwrap();
-        assert_eq!(
-            (&*message.payload, message.content_type.as_deref()),
-            (&b"{}"[..], Some("application/json"))
-        );
-        for bytes in [&b""[..], b"{}", b"x\n", b"{\"headers\":1}\n"] {
-            let body = Body::new(bytes, MESSAGE_TYPE).unwrap();
-            assert!(Message::from_body(&body).unwrap_err().contains("is not a"), "{bytes:?}");
+    fn a_job_without_an_envelope_of_the_bridge_is_a_payload() {
+        let mut content = Content::from(Body::new(*b"{}", "application/json").unwrap());
+        for of_type in [None, Some("application/x-other"), Some(MESSAGE_TYPE)] {
+            let envelope =
+                of_type.map(|of_type| Envelope::new(*b"{\"headers\":1}", of_type).unwrap());
+            content.head = HeadFields { envelope }.into();
+            let message = Message::from_content(&content);
+            if of_type == Some(MESSAGE_TYPE) {
+                assert!(message.unwrap_err().contains("is not a"));
+                continue;
+            }
+            let message = message.unwrap();
+            let found = (&*message.payload, message.content_type.as_deref());
+            assert_eq!(found, (&b"{}"[..], Some("application/json")));
         }
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_an_error() {
+        let mut message = Message::new(vec![0; 1 << 20]);
+        message.headers.push(("x".to_owned(), HeaderValue::Text("x".repeat(16 << 10))));
+        let error = message.to_content().unwrap_err().to_string();
+        assert!(error.contains("the body with its envelope has"), "{error}");
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// Fails with a text for people if the job has a stored message that cannot be read.
     pub(crate) fn new(config: &PushConfig, delivery: &Delivery) -> Result<Self, String> {
-        let mut message = Message::from_body(delivery.job.body())?;
+        let mut message = Message::from_content(&delivery.job.version.content)?;
         message.headers.retain(|(name, _)| !is_own(name));
         for (name, value) in &mut message.headers {
             if name.eq_ignore_ascii_case(X_DELAY) {
@@ -91,8 +91,8 @@ mod tests {
     fn delivery(message: &Message) -> Delivery {
         let (kind, id) = (Kind::new("order.close").unwrap(), JobId::new("7").unwrap());
         let receipt = Receipt::new(kind, id, Fence(9), 1);
-        let body = message.to_body().unwrap();
-        let version = Version::new(body, Timestamp::default(), Generation(3));
+        let content = message.to_content().unwrap();
+        let version = Version::new(content, Timestamp::default(), Generation(3));
         Delivery::new(ClaimedJob::new(receipt, version))
     }
 

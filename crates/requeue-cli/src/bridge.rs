@@ -7,7 +7,7 @@ use crate::logs;
 use crate::output::Output;
 use crate::signals::Signals;
 use crate::store_args::StoreArgs;
-use requeue_bridge::{BodyFormat, Bridge, BridgeOptions, DEFAULT_GROUP};
+use requeue_bridge::{Bridge, BridgeOptions, DEFAULT_GROUP};
 use requeue_http::wire::{PushJson, SettingsPatch};
 use requeue_jobs::{Jobs, Kind};
 use serde::Serialize;
@@ -39,7 +39,7 @@ Examples:
     --to amqp://rabbit/orders
   requeue bridge events --from kafka://kafka/events.delayed \\
     --to kafka://kafka/events
-  requeue bridge mail --from nats://nats/mail.delayed --format payload")]
+  requeue bridge mail --from nats://nats/mail.delayed")]
 pub(crate) struct Args {
     /// Kind of the jobs
     #[arg(value_name = "KIND")]
@@ -56,9 +56,6 @@ pub(crate) struct Args {
     /// Queue, subject, topic or stream for invalid messages [default: made from what is consumed]
     #[arg(long, value_name = "NAME")]
     rejected: Option<String>,
-    /// Body of the jobs: the whole message, to publish it again, or only its payload, for workers
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Message)]
-    format: Format,
     /// PEM file of the certificate to present to the broker
     #[arg(long, value_name = "FILE", requires = "broker_key")]
     broker_cert: Option<PathBuf>,
@@ -70,12 +67,6 @@ pub(crate) struct Args {
     nats_creds: Option<PathBuf>,
     #[command(flatten)]
     logs: logs::LogArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Message,
-    Payload,
 }
 
 /// What was done, for `--json`.
@@ -99,10 +90,6 @@ pub(crate) async fn bridge(args: Args, store_args: &StoreArgs, out: Output) -> R
     options.broker.client_cert.clone_from(&args.broker_cert);
     options.broker.client_key.clone_from(&args.broker_key);
     options.broker.nats_creds_file.clone_from(&args.nats_creds);
-    options.format = match args.format {
-        Format::Message => BodyFormat::Message,
-        Format::Payload => BodyFormat::Payload,
-    };
     // Once: only one process, and in it one store, can have a data directory open.
     let store = BulkStore::open(store_args).await?;
     let jobs = Jobs::new(store.shared());

@@ -308,13 +308,13 @@ impl<'a> Batch<'a> {
     }
 
     async fn add(&mut self, put: Put, line: u64) -> Result<()> {
-        if self.puts.len() == MAX_BATCH || self.bytes + put.body.len() > MAX_BATCH_BYTES {
+        if self.puts.len() == MAX_BATCH || self.bytes + put.content.len() > MAX_BATCH_BYTES {
             self.send().await?;
         }
         if self.puts.is_empty() {
             self.first = line;
         }
-        self.bytes += put.body.len();
+        self.bytes += put.content.len();
         self.puts.push(put);
         Ok(())
     }
@@ -367,7 +367,7 @@ mod tests {
     fn the_error_of_an_invalid_line_names_the_problem() {
         let read = |line: &str| read(line.as_bytes());
         let put = read(r#"{"kind":"mail","id":"a","body":{"x":1.50},"delay":"5m"}"#).unwrap();
-        assert_eq!(put.body.bytes(), br#"{"x":1.50}"#);
+        assert_eq!(put.content.body.bytes(), br#"{"x":1.50}"#);
         assert_eq!(put.due, Due::After(Duration::from_secs(300)));
         for (line, message) in [
             (r#"{"kind":"mail"}"#, "id: this field is missing"),

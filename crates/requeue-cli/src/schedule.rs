@@ -192,7 +192,7 @@ impl SetArgs {
             .times
             .spec()
             .ok_or_else(|| CliError::usage("--cron EXPRESSION or --every DURATION is required"))?;
-        spec.body = self.body_type.read(body.unwrap_or_default(), MAX_BODY_LEN)?;
+        spec.content.body = self.body_type.read(body.unwrap_or_default(), MAX_BODY_LEN)?;
         spec.priority = Priority::new(self.priority.unwrap_or_default())?;
         spec.jitter = self.jitter.map(whole_millis).unwrap_or_default();
         spec.missed = match self.missed {

@@ -1,35 +1,33 @@
 //! Encodes jobs, settings and schedules as bytes. `docs/disk-format.md` specifies them.
 //!
 //! In tables, a record is complete. In the log, it is the difference to the job's record before: a
-//! body that did not change is not written again, nor are failures that were there before.
+//! content that did not change is not written again, nor are failures that were there before.
 
 mod settings;
 
 use crate::bytes::{Bytes, Malformed, put_bytes, put_number, put_step};
 use requeue_jobs::rules::{Lease, Record, Status, Successor};
 use requeue_jobs::{
-    Body, DoneView, FailedAttempt, Fence, Generation, JobId, Missed, Priority, Schedule, Timestamp,
-    Version, WorkerName,
+    Body, Content, DoneView, FailedAttempt, Fence, Generation, Head, HeadError, JobId, Missed,
+    Priority, Schedule, Timestamp, Version, WorkerName,
 };
 pub(crate) use settings::{put_rate_use, put_settings, rate_use, settings};
 use std::sync::{Arc, LazyLock};
 
 /// The parts of a record that the log does not repeat if they are unchanged.
 pub(crate) struct Parts {
-    body: Body,
-    next: Option<Body>,
+    content: Content,
+    next: Option<Content>,
     failures: Vec<FailedAttempt>,
 }
 
 impl Parts {
     pub(crate) fn of(record: &Record) -> Self {
         let next = match &record.status {
-            Status::Leased(lease) => {
-                lease.next.as_ref().map(|next| next.version.content.body.clone())
-            }
+            Status::Leased(lease) => lease.next.as_ref().map(|next| next.version.content.clone()),
             Status::Pending | Status::Dead { .. } | Status::Done(_) => None,
         };
-        Parts { body: record.version.content.body.clone(), next, failures: record.failures.clone() }
+        Parts { content: record.version.content.clone(), next, failures: record.failures.clone() }
     }
 }
 
@@ -39,10 +37,10 @@ const LEASED: u64 = 1;
 const DEAD: u64 = 2;
 const DONE: u64 = 3;
 const STATUS: u64 = 3;
-/// The body follows, is unchanged, or is the previous body of the successor.
-const BODY_SAME: u64 = 1 << 2;
-const BODY_OF_NEXT: u64 = 2 << 2;
-const BODY: u64 = 3 << 2;
+/// The content follows, is unchanged, or is the previous content of the successor.
+const CONTENT_SAME: u64 = 1 << 2;
+const CONTENT_OF_NEXT: u64 = 2 << 2;
+const CONTENT: u64 = 3 << 2;
 const HAS_NEXT: u64 = 1 << 4;
 const NEXT_SAME: u64 = 1 << 5;
 const CANCELLED: u64 = 1 << 6;
@@ -61,15 +59,18 @@ const FIRST_PUT_CREATED: u64 = 1 << 13;
 const HAS_PRIORITY: u64 = 1 << 14;
 const HAS_NEXT_PRIORITY: u64 = 1 << 15;
 const HAS_RESULT: u64 = 1 << 16;
-/// The successor has the body of the job.
+/// The successor has the content of the job.
 const NEXT_OF_JOB: u64 = 1 << 17;
+/// The content that follows, or that of the successor, has a head.
+const HAS_HEAD: u64 = 1 << 18;
+const HAS_NEXT_HEAD: u64 = 1 << 19;
 /// All other bits are invalid.
-const KNOWN: u64 = (1 << 18) - 1;
+const KNOWN: u64 = (1 << 20) - 1;
 /// All flags of complete records.
 #[cfg(test)]
-pub(crate) const ALL_IN_TABLES: u64 = KNOWN & !(BODY | NEXT_SAME | FAILURES_SAME);
-/// The body of the successor follows, is unchanged, or is that of the job.
-const NEXT_BODY: u64 = NEXT_SAME | NEXT_OF_JOB;
+pub(crate) const ALL_IN_TABLES: u64 = KNOWN & !(CONTENT | NEXT_SAME | FAILURES_SAME);
+/// The content of the successor follows, is unchanged, or is that of the job.
+const NEXT_CONTENT: u64 = NEXT_SAME | NEXT_OF_JOB;
 
 pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Parts>) {
     let mut flags = match &record.status {
@@ -80,16 +81,15 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
     };
     if let Some(before) = before {
         flags |= match () {
-            () if same(&record.version.content.body, &before.body) => BODY_SAME,
-            () if before
-                .next
-                .as_ref()
-                .is_some_and(|next| same(&record.version.content.body, next)) =>
-            {
-                BODY_OF_NEXT
+            () if same(&record.version.content, &before.content) => CONTENT_SAME,
+            () if before.next.as_ref().is_some_and(|next| same(&record.version.content, next)) => {
+                CONTENT_OF_NEXT
             }
             () => 0,
         };
+    }
+    if flags & CONTENT == 0 && !record.version.content.head.is_empty() {
+        flags |= HAS_HEAD;
     }
     if let Status::Leased(lease) = &record.status {
         flags |= if lease.cancelled { CANCELLED } else { 0 };
@@ -97,11 +97,12 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
             flags |= HAS_NEXT;
             let before = before.and_then(|before| before.next.as_ref());
             flags |= match () {
-                () if before.is_some_and(|body| same(body, &next.version.content.body)) => {
+                () if before.is_some_and(|content| same(content, &next.version.content)) => {
                     NEXT_SAME
                 }
-                () if same(&record.version.content.body, &next.version.content.body) => NEXT_OF_JOB,
-                () => 0,
+                () if same(&record.version.content, &next.version.content) => NEXT_OF_JOB,
+                () if next.version.content.head.is_empty() => 0,
+                () => HAS_NEXT_HEAD,
             };
             flags |=
                 if next.version.priority > Priority::default() { HAS_NEXT_PRIORITY } else { 0 };
@@ -148,8 +149,8 @@ pub(crate) fn put_record(out: &mut Vec<u8>, record: &Record, before: Option<&Par
         Status::Dead { died_at } => put_step(out, created, died_at.as_millis()),
         Status::Leased(lease) => put_lease(out, lease, created, flags),
     }
-    if flags & BODY == 0 {
-        put_body(out, &record.version.content.body);
+    if flags & CONTENT == 0 {
+        put_content(out, &record.version.content);
     }
     match flags & FAILURES {
         FAILURES_ALL => {
@@ -176,9 +177,13 @@ fn failures_flag(record: &Record, before: Option<&Parts>) -> u64 {
     if fits && kept > 0 { FAILURES_MORE } else { FAILURES_ALL }
 }
 
-/// Whether these are the same body in memory, and not only equal: comparing pointers is cheap.
-fn same(a: &Body, b: &Body) -> bool {
-    std::ptr::eq(a.bytes(), b.bytes()) && a.content_type() == b.content_type() && !a.is_empty()
+/// Whether these have the same body in memory, and not only an equal one: comparing pointers is cheap.
+/// A content without bytes is short enough to be written again.
+fn same(a: &Content, b: &Content) -> bool {
+    let (Content { body, head }, Content { body: other, head: other_head }) = (a, b);
+    let same_bytes =
+        std::ptr::eq(body.bytes(), other.bytes()) || body.is_empty() && other.is_empty();
+    same_bytes && body.content_type() == other.content_type() && head == other_head && !a.is_empty()
 }
 
 fn put_lease(out: &mut Vec<u8>, lease: &Lease, created: u64, flags: u64) {
@@ -194,8 +199,8 @@ fn put_lease(out: &mut Vec<u8>, lease: &Lease, created: u64, flags: u64) {
         if flags & HAS_NEXT_PRIORITY != 0 {
             out.push(next.version.priority.get());
         }
-        if flags & NEXT_BODY == 0 {
-            put_body(out, &next.version.content.body);
+        if flags & NEXT_CONTENT == 0 {
+            put_content(out, &next.version.content);
         }
     }
 }
@@ -226,6 +231,27 @@ fn put_failure(out: &mut Vec<u8>, failure: &FailedAttempt) {
 /// The most common content types, by number. All jobs share their texts.
 static CONTENT_TYPES: LazyLock<[Arc<str>; 3]> =
     LazyLock::new(|| ["application/octet-stream", "application/json", "text/plain"].map(Arc::from));
+
+/// The encoding of a head does not say where it ends. One without fields is not written.
+fn put_content(out: &mut Vec<u8>, content: &Content) {
+    let Content { body, head } = content;
+    if !head.is_empty() {
+        put_bytes(out, &head.encode());
+    }
+    put_body(out, body);
+}
+
+fn content(bytes: &mut Bytes<'_>, has_head: bool) -> Result<Content, Malformed> {
+    let head = if has_head { head(bytes.bytes()?)? } else { Head::default() };
+    Ok(Content { head, body: body(bytes)? })
+}
+
+fn head(bytes: &[u8]) -> Result<Head, Malformed> {
+    Head::decode(bytes).map_err(|error| match error {
+        HeadError::UnknownTag { .. } => Malformed("a content has an unknown field"),
+        _ => Malformed("the head of a content is damaged"),
+    })
+}
 
 pub(crate) fn put_body(out: &mut Vec<u8>, body: &Body) {
     let known = CONTENT_TYPES.iter().position(|known| **known == *body.content_type());
@@ -259,7 +285,7 @@ pub(crate) fn record(bytes: &mut Bytes<'_>, before: Option<&Parts>) -> Result<Re
 /// A record as the log has it: parts that are unchanged are missing.
 pub(crate) struct Draft {
     flags: u64,
-    /// With an empty body and without failures where those of the record before are meant.
+    /// With an empty content and without failures where those of the record before are meant.
     record: Record,
 }
 
@@ -270,11 +296,17 @@ impl Draft {
         if flags & !KNOWN != 0 {
             return Err(Malformed("a record has unknown flags"));
         }
-        if flags & HAS_NEXT == 0 && flags & NEXT_BODY != 0 {
+        if flags & HAS_NEXT == 0 && flags & NEXT_CONTENT != 0 {
             return Err(Malformed("a record refers to a successor that does not exist"));
         }
-        if flags & NEXT_BODY == NEXT_BODY {
-            return Err(Malformed("a successor has two sources of its body"));
+        if flags & NEXT_CONTENT == NEXT_CONTENT {
+            return Err(Malformed("a successor has two sources of its content"));
+        }
+        let next_follows = flags & HAS_NEXT != 0 && flags & NEXT_CONTENT == 0;
+        if (flags & HAS_HEAD != 0 && flags & CONTENT != 0)
+            || (flags & HAS_NEXT_HEAD != 0 && !next_follows)
+        {
+            return Err(Malformed("a record has a head without a body"));
         }
         let generation = Generation(bytes.counter()?);
         let seq = bytes.counter()?;
@@ -297,10 +329,10 @@ impl Draft {
             LEASED => Status::Leased(Box::new(lease(bytes, created, flags)?)),
             _ => Status::Done(Box::new(done(bytes, created, flags)?)),
         };
-        let body = match flags & BODY {
-            0 => body(bytes)?,
-            BODY_SAME | BODY_OF_NEXT => Body::default(),
-            _ => return Err(Malformed("a record has an unknown source of its body")),
+        let content = match flags & CONTENT {
+            0 => content(bytes, flags & HAS_HEAD != 0)?,
+            CONTENT_SAME | CONTENT_OF_NEXT => Content::default(),
+            _ => return Err(Malformed("a record has an unknown source of its content")),
         };
         let failures = match flags & FAILURES {
             FAILURES_ALL => {
@@ -310,15 +342,18 @@ impl Draft {
             FAILURES_MORE => vec![failure(bytes)?],
             _ => Vec::new(),
         };
-        let version = Version { content: body.into(), due, priority: record_priority, generation };
-        let mut record = Record::new(version, seq, time(created));
-        record.attempts = attempts;
-        record.floor = time(floor);
-        record.first_put_at = first_put_at;
-        record.status = status;
-        record.failures = failures;
-        record.deaths = deaths;
-        record.updated_at = updated_at;
+        let record = Record {
+            version: Version { content, due, priority: record_priority, generation },
+            seq,
+            attempts,
+            deaths,
+            floor: time(floor),
+            first_put_at,
+            status,
+            failures,
+            created_at: time(created),
+            updated_at,
+        };
         Ok(Draft { flags, record })
     }
 
@@ -334,14 +369,14 @@ impl Draft {
         if let (Status::Leased(lease), true) = (&mut record.status, flags & NEXT_SAME != 0)
             && let Some(next) = &mut lease.next
         {
-            next.version.content.body = next_before()?;
+            next.version.content = next_before()?;
         }
-        match flags & BODY {
-            BODY_SAME => record.version.content.body = before()?.body.clone(),
-            BODY_OF_NEXT => record.version.content.body = next_before()?,
+        match flags & CONTENT {
+            CONTENT_SAME => record.version.content = before()?.content.clone(),
+            CONTENT_OF_NEXT => record.version.content = next_before()?,
             _ => {}
         }
-        take_body_of_job(&mut record, flags);
+        take_content_of_job(&mut record, flags);
         match flags & FAILURES {
             FAILURES_SAME => record.failures = before()?.failures.clone(),
             FAILURES_MORE => add_failures(&before()?.failures, &mut record.failures),
@@ -360,31 +395,30 @@ impl Draft {
         matches!(self.flags & FAILURES, FAILURES_SAME | FAILURES_MORE)
     }
 
-    /// The record, if its bodies are known although changes just before this one are lost.
+    /// The record, if its contents are known although changes just before this one are lost.
     ///
-    /// `before` is the latest record that is known. A generation has one body, so a body is taken
-    /// from `before` only if that has a body of the same generation. Failed attempts may be
-    /// missing.
+    /// `before` is the latest record that is known. A generation has one content, so a content is taken
+    /// from `before` only if that has one of the same generation. Failed attempts may be missing.
     pub(crate) fn complete_after_gap(self, before: Option<&Record>) -> Option<Record> {
         let Draft { flags, mut record } = self;
-        let body_of = |generation: Generation| {
+        let content_of = |generation: Generation| {
             let before = before?;
             if before.version.generation == generation {
-                return Some(before.version.content.body.clone());
+                return Some(before.version.content.clone());
             }
             let Status::Leased(lease) = &before.status else { return None };
             let next = lease.next.as_ref().filter(|next| next.version.generation == generation)?;
-            Some(next.version.content.body.clone())
+            Some(next.version.content.clone())
         };
         if let (Status::Leased(lease), true) = (&mut record.status, flags & NEXT_SAME != 0)
             && let Some(next) = &mut lease.next
         {
-            next.version.content.body = body_of(next.version.generation)?;
+            next.version.content = content_of(next.version.generation)?;
         }
-        if flags & BODY != 0 {
-            record.version.content.body = body_of(record.version.generation)?;
+        if flags & CONTENT != 0 {
+            record.version.content = content_of(record.version.generation)?;
         }
-        take_body_of_job(&mut record, flags);
+        take_content_of_job(&mut record, flags);
         let failures = before.map_or(&[][..], |before| &before.failures);
         match flags & FAILURES {
             FAILURES_SAME => record.failures = failures.to_vec(),
@@ -395,12 +429,12 @@ impl Draft {
     }
 }
 
-/// Gives the successor the body of the job, if that is meant.
-fn take_body_of_job(record: &mut Record, flags: u64) {
+/// Gives the successor the content of the job, if that is meant.
+fn take_content_of_job(record: &mut Record, flags: u64) {
     if let (Status::Leased(lease), true) = (&mut record.status, flags & NEXT_OF_JOB != 0)
         && let Some(next) = &mut lease.next
     {
-        next.version.content.body = record.version.content.body.clone();
+        next.version.content = record.version.content.clone();
     }
 }
 
@@ -423,8 +457,11 @@ fn lease(bytes: &mut Bytes<'_>, created: u64, flags: u64) -> Result<Lease, Malfo
         let put_at = time(bytes.step(created)?);
         let priority =
             if flags & HAS_NEXT_PRIORITY != 0 { priority(bytes)? } else { Priority::default() };
-        let body = if flags & NEXT_BODY == 0 { body(bytes)? } else { Body::default() };
-        let version = Version { content: body.into(), due, priority, generation };
+        let content = match flags & NEXT_CONTENT {
+            0 => content(bytes, flags & HAS_NEXT_HEAD != 0)?,
+            _ => Content::default(),
+        };
+        let version = Version { content, due, priority, generation };
         next = Some(Successor { version, put_at });
     }
     let cancelled = flags & CANCELLED != 0;
@@ -502,7 +539,9 @@ pub(crate) fn put_schedule(out: &mut Vec<u8>, schedule: &Schedule) {
         Missed::All => 2,
     });
     put_number(out, schedule.next.as_millis());
-    put_body(out, &schedule.body);
+    let Content { body, head } = &schedule.content;
+    put_bytes(out, &head.encode());
+    put_body(out, body);
 }
 
 pub(crate) fn schedule(bytes: &mut Bytes<'_>) -> Result<Schedule, Malformed> {
@@ -516,7 +555,7 @@ pub(crate) fn schedule(bytes: &mut Bytes<'_>) -> Result<Schedule, Malformed> {
         _ => return Err(Malformed("a schedule has an unknown rule for missed runs")),
     };
     let next = time(bytes.number()?);
-    Ok(Schedule { id, when, time_zone, body: body(bytes)?, missed, next })
+    Ok(Schedule { id, when, time_zone, content: content(bytes, true)?, missed, next })
 }
 
 #[cfg(test)]
@@ -528,7 +567,7 @@ mod tests {
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn records_in_memory_are_small() {
-        assert_eq!(size_of::<Record>(), 152);
+        assert_eq!(size_of::<Record>(), 160);
         assert_eq!(size_of::<LayerEntry>(), 32);
     }
 }

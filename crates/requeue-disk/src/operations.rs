@@ -169,7 +169,7 @@ impl Operation for Vec<Put> {
     }
 
     fn bytes(&self) -> usize {
-        self.iter().map(|put| ENTRY_BYTES + put.id.as_str().len() + put.body.len()).sum()
+        self.iter().map(|put| ENTRY_BYTES + put.id.as_str().len() + put.content.len()).sum()
     }
 
     fn log_space(&self, _: &State) -> LogSpace {
@@ -288,12 +288,8 @@ impl Operation for Restore {
             errors.map(|error| ENTRY_BYTES + error.len()).sum::<usize>()
         };
         let each = |job: &JobView| {
-            let next = job.next.as_ref().map_or(0, |next| next.content.body.len());
-            ENTRY_BYTES
-                + job.id.as_str().len()
-                + job.version.content.body.len()
-                + next
-                + failures(job)
+            let next = job.next.as_ref().map_or(0, |next| next.content.len());
+            ENTRY_BYTES + job.id.as_str().len() + job.version.content.len() + next + failures(job)
         };
         ENTRY_BYTES + self.jobs.iter().map(each).sum::<usize>()
     }
@@ -368,7 +364,7 @@ impl Operation for SetSchedule {
     type Output = bool;
 
     fn bytes(&self) -> usize {
-        4 * ENTRY_BYTES + self.1.body.len()
+        4 * ENTRY_BYTES + self.1.content.len()
     }
 
     fn log_space(&self, _: &State) -> LogSpace {
@@ -411,8 +407,8 @@ impl Operation for Tick {
         let schedules = state.kinds.kind(&self.kind).map(|kind| &kind.schedules);
         let schedule = schedules.and_then(|schedules| schedules.get(&self.id));
         // Two bodies are logged: that of the job, and that of the schedule with its new time.
-        let bodies = schedule.map_or(0, |schedule| schedule.body.len())
-            + self.put.as_ref().map_or(0, |job| job.body.len());
+        let bodies = schedule.map_or(0, |schedule| schedule.content.len())
+            + self.put.as_ref().map_or(0, |job| job.content.len());
         LogSpace::new_jobs(4 * ENTRY_BYTES + bodies)
     }
 

@@ -183,7 +183,7 @@ fn put(random: &mut Random) -> Put {
         _ => Some(Condition::IfGeneration(generation(random))),
     };
     let (kind, id, body, priority) = (kind(random), id(random), body(random), priority(random));
-    Put { kind, id, body, due, priority, mode, condition }
+    Put { kind, id, content: body.into(), due, priority, mode, condition }
 }
 
 fn change_kind(random: &mut Random) -> ChangeKind {
@@ -323,7 +323,7 @@ fn schedule(random: &mut Random) -> ScheduleSpec {
         1 => ScheduleSpec::cron("*/5 9-17 * * MON-FRI", "Europe/Berlin"),
         _ => ScheduleSpec::cron("@daily", "Europe/Atlantis"),
     };
-    spec.body = body(random);
+    spec.content.body = body(random);
     spec.priority = priority(random);
     spec.jitter = whole(delay(random));
     spec.missed = *random.pick(&[Missed::One, Missed::Skip, Missed::All]);

@@ -113,7 +113,7 @@ impl Jobs {
                 let store = Arc::clone(&to);
                 Box::pin(async move { store.put(puts).await })
             },
-            |put: &Put| put.body.len(),
+            |put: &Put| put.content.len(),
         );
         let to = Arc::clone(&store);
         let settlements = Batcher::new(
@@ -244,7 +244,7 @@ impl Jobs {
             match put.into_put() {
                 Err(invalid) => results.push(Some(Err(invalid.into()))),
                 Ok(put) => {
-                    let len = put.body.len();
+                    let len = put.content.len();
                     if batch.len() == MAX_BATCH || bytes + len > MAX_BATCH_BYTES {
                         self.put_batch(&mut batch, &mut positions, &mut results).await;
                         bytes = 0;

@@ -26,8 +26,8 @@ pub(crate) use timers::timer_put;
 #[cfg(feature = "cron")]
 pub use times::{CronTimes, CronTimesError};
 
+use crate::content::Content;
 use crate::error::Invalid;
-use crate::job::Body;
 use crate::limits::MAX_SCHEDULE_LEN;
 use crate::names::{JobId, Kind};
 use crate::priority::Priority;
@@ -47,8 +47,8 @@ pub struct Schedule {
     pub when: String,
     /// The time zone of the expression. Stores do not parse it.
     pub time_zone: String,
-    /// The payload of the jobs.
-    pub body: Body,
+    /// The content of the jobs.
+    pub content: Content,
     /// What happens with times that passed while nothing called `tick`.
     pub missed: Missed,
     /// The next time at which a job is put.
@@ -60,7 +60,8 @@ impl Schedule {
     /// latest time that every store can keep.
     pub const NEVER: Timestamp = Timestamp::from_millis((1 << 48) - 1);
 
-    /// Fails if the expression or the time zone is longer than [`MAX_SCHEDULE_LEN`]. For stores.
+    /// Fails if the expression or the time zone is longer than [`MAX_SCHEDULE_LEN`], or if the content is too
+    /// long. For stores.
     pub fn check(&self) -> Result<(), Invalid> {
         let limit = MAX_SCHEDULE_LEN;
         for (field, text) in [("the schedule", &self.when), ("the time zone", &self.time_zone)] {
@@ -68,7 +69,7 @@ impl Schedule {
                 return Err(Invalid::TooLong { field, len: text.len(), limit });
             }
         }
-        Ok(())
+        self.content.check()
     }
 }
 
@@ -125,13 +126,13 @@ pub struct Tick {
     pub put: Option<TickJob>,
 }
 
-/// The job that a tick puts. It replaces the body, due time and priority of a job that exists.
+/// The job that a tick puts. It replaces the content, due time and priority of a job that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TickJob {
     /// The id of the job.
     pub id: JobId,
-    /// The payload.
-    pub body: Body,
+    /// The content.
+    pub content: Content,
     /// The priority.
     pub priority: Priority,
 }

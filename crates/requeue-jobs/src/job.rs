@@ -141,9 +141,9 @@ impl JobView {
         &self.version.content.body
     }
 
-    /// Returns the number of bytes in the body of the job, in that of its successor and in its
+    /// Returns the number of bytes in the content of the job, in that of its successor and in its
     /// result. They count towards [`MAX_RESULT_BYTES`](crate::limits::MAX_RESULT_BYTES).
-    pub fn body_bytes(&self) -> usize {
+    pub fn content_bytes(&self) -> usize {
         let result = self.done.as_ref().and_then(|done| done.result.as_ref());
         let versions = [Some(&self.version), self.next.as_ref()];
         let contents = versions.into_iter().flatten().map(|version| version.content.len());

@@ -5,11 +5,13 @@
 //! The two formats write times differently (`due` in RFC 3339, `due_ms` in milliseconds), so each
 //! has its own list of fields.
 
+use crate::content::{Envelope, Head, HeadFields};
 use crate::error::Invalid;
 use crate::job::{Body, JobState};
 use crate::limits::{MAX_JSON_DEPTH, MAX_JSON_NUMBER_LEN};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 const JSON: &str = "application/json";
@@ -97,14 +99,7 @@ impl BodyJson {
                 ("body", Box::<str>::from(json).into_string().into_bytes(), JSON)
             }
             (None, Some(text), None) => ("body_text", text.into_bytes(), TEXT),
-            (None, None, Some(text)) => {
-                let bytes = BASE64.decode(&text).map_err(|error| FieldError {
-                    field: "body_base64",
-                    value: quote(&text),
-                    reason: FieldErrorReason::Format(format!("not valid base64: {error}")),
-                })?;
-                ("body_base64", bytes, OCTETS)
-            }
+            (None, None, Some(text)) => ("body_base64", from_base64("body_base64", &text)?, OCTETS),
             (body, text, base64) => {
                 let json = body.map(|json| shorten(json.get()));
                 let value = json.or(text.or(base64).as_deref().map(quote)).unwrap_or_default();
@@ -123,6 +118,69 @@ impl BodyJson {
             FieldError { field, value, reason: FieldErrorReason::Invalid(invalid) }
         })
     }
+}
+
+/// The fields of a [`Head`], as JSON: the one form in which exports, the HTTP API and Postgres contain them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HeadJson {
+    /// What a protocol has attached to the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub envelope: Option<EnvelopeJson>,
+}
+
+/// An [`Envelope`] as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnvelopeJson {
+    /// The content type that names the protocol.
+    #[serde(rename = "type")]
+    pub of_type: String,
+    /// The bytes in base64, with padding.
+    pub base64: String,
+}
+
+impl From<&Head> for HeadJson {
+    fn from(head: &Head) -> Self {
+        let HeadFields { envelope } = &**head;
+        let envelope = envelope.as_ref().map(|envelope| EnvelopeJson {
+            of_type: envelope.of_type().to_owned(),
+            base64: BASE64.encode(envelope.bytes()),
+        });
+        HeadJson { envelope }
+    }
+}
+
+impl HeadJson {
+    /// Returns the head. Fails if a field has an invalid value.
+    pub fn into_head(self) -> Result<Head, FieldError> {
+        let HeadJson { envelope } = self;
+        let envelope = envelope.map(EnvelopeJson::into_envelope).transpose()?;
+        Ok(HeadFields { envelope }.into())
+    }
+}
+
+impl EnvelopeJson {
+    fn into_envelope(self) -> Result<Envelope, FieldError> {
+        let EnvelopeJson { of_type, base64 } = self;
+        let bytes = from_base64("envelope.base64", &base64)?;
+        let len = bytes.len();
+        Envelope::new(bytes, &*of_type).map_err(|invalid| {
+            let (field, value) = match Envelope::new([], &*of_type) {
+                Ok(_) => ("envelope.base64", format!("{len} bytes")),
+                Err(_) => ("envelope.type", quote(&of_type)),
+            };
+            FieldError { field, value, reason: FieldErrorReason::Invalid(invalid) }
+        })
+    }
+}
+
+fn from_base64(field: &'static str, text: &str) -> Result<Vec<u8>, FieldError> {
+    BASE64.decode(text).map_err(|error| FieldError {
+        field,
+        value: quote(text),
+        reason: FieldErrorReason::Format(format!("not valid base64: {error}")),
+    })
 }
 
 /// Returns the body as a JSON value, if that keeps all of its bytes: white space around the value

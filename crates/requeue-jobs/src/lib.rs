@@ -56,6 +56,7 @@
 mod change_notifier;
 mod claim;
 mod client;
+mod content;
 mod cron;
 mod error;
 mod job;
@@ -92,6 +93,7 @@ pub use claim::{
     Settle, Settled, Settlement, check_changes,
 };
 pub use client::{ClaimJobs, Jobs, ListJobs, PutFuture, PutJob, RescheduleJob};
+pub use content::{Content, Envelope, Head, HeadError, HeadFields};
 #[cfg(feature = "cron")]
 pub use cron::{
     CronTimes, CronTimesError, SCHEDULE_TIMERS, ScheduleError, ScheduleTicker, ScheduleView,
@@ -120,7 +122,7 @@ pub use store::{BatchResults, Store, StoreFuture};
 #[cfg(feature = "serde")]
 pub use task::Task;
 pub use time::{Due, Timestamp, WallClock};
-pub use version::{Content, Version};
+pub use version::Version;
 pub use worker::{JobFailure, JobOutcome, JobRun, JobWorker, RunningJob, RunningJobs};
 
 // What handlers, callbacks and tests need of the core, so that this crate is the only dependency.

@@ -17,6 +17,10 @@ pub const MAX_CURSOR_LEN: usize = MAX_ID_LEN + 32;
 /// The largest body, in bytes. Store larger data elsewhere and put a reference into the body.
 pub const MAX_BODY_LEN: usize = 1 << 20;
 
+/// The largest body with its head, in bytes: the largest body, and room for what a protocol attaches to it. A
+/// message of SQS has at most 1 MiB with its attributes.
+pub const MAX_CONTENT_LEN: usize = MAX_BODY_LEN + (16 << 10);
+
 /// The deepest nesting of arrays and objects in a body that is written as JSON. A parser of a response
 /// sees up to four levels more, and by default that of .NET reads 64 levels, that of Ruby 100 and that
 /// of Rust 128. A deeper body is written as text.
@@ -26,7 +30,7 @@ pub const MAX_JSON_DEPTH: usize = 60;
 /// reads 1000 and Python an integer of 4300. A body with a longer one is written as text.
 pub const MAX_JSON_NUMBER_LEN: usize = 100;
 
-/// The longest content type, in bytes.
+/// The longest content type, and the longest type of an envelope, in bytes.
 pub const MAX_CONTENT_TYPE_LEN: usize = 128;
 
 /// The longest name of a worker, in bytes.
@@ -38,11 +42,11 @@ pub const MAX_ERROR_LEN: usize = 2 << 10;
 /// The largest number of entries in a batch. A store applies them under one lock or in one script.
 pub const MAX_BATCH: usize = 1000;
 
-/// The largest total size of the bodies of puts, or of the results of acks, in a batch, in bytes.
+/// The largest total size of the contents of puts, or of the results of acks, in a batch, in bytes.
 pub const MAX_BATCH_BYTES: usize = 16 << 20;
 
-/// The largest total size of the bodies that one claim, or one page of a list, returns, in bytes.
-/// The bodies of successors count too. The result ends before the job that would exceed it; one job
+/// The largest total size of the contents that one claim, or one page of a list, returns, in bytes.
+/// The contents of successors count too. The result ends before the job that would exceed it; one job
 /// is always returned.
 pub const MAX_RESULT_BYTES: usize = 16 << 20;
 

@@ -1,7 +1,7 @@
 //! Putting a job: its arguments and its result.
 
+use crate::content::Content;
 use crate::error::Invalid;
-use crate::job::Body;
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::names::{JobId, Kind};
 use crate::priority::Priority;
@@ -17,8 +17,8 @@ pub struct Put {
     pub kind: Kind,
     /// The id of the job. There is one job per kind and id.
     pub id: JobId,
-    /// The payload.
-    pub body: Body,
+    /// The payload, and optional fields.
+    pub content: Content,
     /// When the job becomes due.
     pub due: Due,
     /// The priority of the job (default 0).
@@ -31,9 +31,9 @@ pub struct Put {
 
 impl Put {
     /// Returns a put that is due now and replaces an existing job.
-    pub fn new(kind: Kind, id: JobId, body: Body) -> Self {
-        let (due, priority, mode, condition) = Default::default();
-        Put { kind, id, body, due, priority, mode, condition }
+    pub fn new(kind: Kind, id: JobId, content: impl Into<Content>) -> Self {
+        let (content, (due, priority, mode, condition)) = (content.into(), Default::default());
+        Put { kind, id, content, due, priority, mode, condition }
     }
 }
 
@@ -44,14 +44,14 @@ impl Put {
 /// ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Replaces body, due time and priority: the last write wins.
+    /// Replaces content, due time and priority: the last write wins.
     #[default]
     Replace,
-    /// Replaces the body and keeps the earlier due time, as client-go does, and the higher priority.
+    /// Replaces the content and keeps the earlier due time, as client-go does, and the higher priority.
     Earliest,
     /// Changes nothing. A dead job stays dead. A leased job without a successor gets one.
     Keep,
-    /// Replaces body and priority and moves the due time, but never past `max_wait` after the first put
+    /// Replaces content and priority and moves the due time, but never past `max_wait` after the first put
     /// since the job was created or last acked.
     Debounce {
         /// The longest delay, counted from that first put.
@@ -97,13 +97,13 @@ pub enum PutOutcome {
     Revived,
 }
 
-/// Fails if a batch exceeds [`MAX_BATCH`] entries or [`MAX_BATCH_BYTES`] of bodies. For stores.
+/// Fails if a batch exceeds [`MAX_BATCH`] entries or [`MAX_BATCH_BYTES`] of contents. For stores.
 pub fn check_batch(puts: &[Put]) -> Result<(), Invalid> {
     if puts.len() > MAX_BATCH {
         let (what, count) = ("entries in a batch", puts.len());
         return Err(Invalid::TooMany { what, count, limit: MAX_BATCH });
     }
-    let len = puts.iter().map(|put| put.body.len()).sum();
+    let len = puts.iter().map(|put| put.content.len()).sum();
     if len > MAX_BATCH_BYTES {
         let field = "the bodies of a batch";
         return Err(Invalid::TooLong { field, len, limit: MAX_BATCH_BYTES });

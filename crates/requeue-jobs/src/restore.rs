@@ -35,7 +35,7 @@ impl Restore {
         if count > MAX_BATCH {
             return Err(Invalid::TooMany { what, count, limit: MAX_BATCH });
         }
-        let len = self.jobs.iter().map(JobView::body_bytes).sum();
+        let len = self.jobs.iter().map(JobView::content_bytes).sum();
         if len > MAX_BATCH_BYTES {
             let field = "the bodies of a batch";
             return Err(Invalid::TooLong { field, len, limit: MAX_BATCH_BYTES });
@@ -147,6 +147,9 @@ fn check(job: &JobView, now: Timestamp) -> Result<(), Invalid> {
     }
     if let Some(result) = job.done.as_ref().and_then(|done| done.result.as_ref()) {
         check_result(result)?;
+    }
+    for version in [Some(&job.version), job.next.as_ref()].into_iter().flatten() {
+        version.content.check()?;
     }
     check_times(job, now)
 }

@@ -1,5 +1,6 @@
 //! What one put sets: the content of a job, its due time, its priority and its generation.
 
+use crate::content::Content;
 use crate::job::Body;
 use crate::priority::Priority;
 use crate::receipt::Generation;
@@ -32,30 +33,5 @@ impl Version {
 impl From<Body> for Version {
     fn from(body: Body) -> Self {
         Version { content: body.into(), ..Version::default() }
-    }
-}
-
-/// What a put sets apart from the due time and the priority.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Content {
-    /// The payload.
-    pub body: Body,
-}
-
-impl Content {
-    /// Returns the number of bytes that count towards the limits of batches, claims and pages.
-    pub fn len(&self) -> usize {
-        self.body.len()
-    }
-
-    /// Returns `true` if there are no bytes that count towards the limits.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl From<Body> for Content {
-    fn from(body: Body) -> Self {
-        Content { body }
     }
 }

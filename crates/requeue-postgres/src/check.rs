@@ -29,7 +29,11 @@ const PROBLEMS: &str = "
     or (j.list between 10 and 19 and (j.list - 10 <> coalesce(j.priority, 0) or j.fence is null or j.worker is null or j.claimed_at is null))
     or (j.list >= 10 and j.due is null)
     or (j.list >= 20 and (j.fence is not null or j.next_generation is not null))
-    or (j.list = 21 and (j.worker is null or j.body <> '' or j.failures is not null))
+    or (j.list = 21 and (j.worker is null or j.body <> '' or j.head is not null or j.failures is not null))
+    or (j.next_head is not null and j.next_generation is null)
+  union all
+  select format('job %s has heads of %s bytes, and the number %s', j.id, requeue._heads_len(j.head, j.next_head), j.heads_len)
+  from requeue.job j where j.heads_len is distinct from requeue._heads_len(j.head, j.next_head)
   union all
   select format('job %s belongs to no kind', j.id) from requeue.job j where j.kind_id not in (select kind_id from requeue.kind)";
 

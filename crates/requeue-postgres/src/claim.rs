@@ -1,12 +1,13 @@
 //! Claims: one statement per kind, unless the kind has priorities, limits or expired leases.
 
 use crate::database::Failure;
+use crate::head::StoredHead;
 use crate::marks::Purpose;
-use crate::rows::{body, id, number, stored_duration, time};
+use crate::rows::{content, id, number, stored_duration, time};
 use crate::rules_call::Load;
 use crate::store::{KindRef, Shared, lock};
 use crate::text::escape;
-use requeue_jobs::limits::{MAX_BATCH, MAX_BODY_LEN, MAX_RESULT_BYTES};
+use requeue_jobs::limits::{MAX_BATCH, MAX_CONTENT_LEN, MAX_RESULT_BYTES};
 use requeue_jobs::rules::{ClaimRoom, check_count};
 use requeue_jobs::{
     Claim, Claimed, ClaimedJob, Fence, Generation, JobId, Kind, Priority, Receipt, StoreError,
@@ -65,7 +66,7 @@ impl Shared {
         let look = self.marks.look(kind.number, Purpose::Claim);
         let asked = room.jobs;
         let test = self.test_time();
-        let used: usize = claimed.jobs.iter().map(|job| job.version.content.body.len()).sum();
+        let used: usize = claimed.jobs.iter().map(|job| job.version.content.len()).sum();
         let bytes = MAX_RESULT_BYTES.saturating_sub(used) as i64;
         let lease = claim.lease.map(stored_duration);
         let worker = escape(claim.worker.as_str());
@@ -144,13 +145,13 @@ impl Shared {
         self.marks.looked(&look, reached, Some(now), Some(took));
         let is_empty = jobs.is_empty();
         for (_, job) in jobs {
-            room.size.add(job.version.content.body.len());
+            room.size.add(job.version.content.len());
             room.jobs = room.jobs.saturating_sub(1);
             claimed.jobs.push(job);
         }
         if room.jobs > 0 {
-            // If the next job did not fit, the result ends here. No body is longer than this.
-            if room.size.fits(MAX_BODY_LEN) {
+            // If the next job did not fit, the result ends here. No content is longer than this.
+            if room.size.fits(MAX_CONTENT_LEN) {
                 self.watch.learn(kind, next.map(|next| next.saturating_since(now)));
             } else {
                 self.watch.forget(kind);
@@ -213,12 +214,14 @@ fn job(
     nonce: u64,
     ends_at: Timestamp,
 ) -> Result<(ClaimedJob, (i64, i64)), StoreError> {
+    let head: Option<StoredHead> = row.get(9);
+    let content = content(row.get(7), row.get(6), head.as_ref(), row.get(0))?;
     let id: JobId = id(row.get(0))?;
     let due: i64 = row.get(1);
     let fence = Fence(number(row.get(5)));
     let receipt = Receipt::new(kind.clone(), id, fence, nonce);
     let version = Version {
-        content: body(row.get(7), row.get(6))?.into(),
+        content,
         due: time(due),
         priority: Priority::default(),
         generation: Generation(number(row.get(2))),

@@ -3,6 +3,7 @@
 //! It generates the type of a row, how one is read, the parameters of the function `_write`, and that function's text. So a new
 //! column is one line here, and what [`rows`](crate::rows) does with it.
 
+use crate::head::StoredHead;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -74,10 +75,12 @@ columns! {
     content_type: Option<String> = "text" TEXT_ARRAY;
     next_content_type: Option<String> = "text" TEXT_ARRAY;
     failures: Option<String> = "text" TEXT_ARRAY;
-    /// `None` in a row to write: it stays as it is.
+    /// `None` in a row to write: it stays as it is, with its head.
     body: Option<&'a [u8]> = "bytea" BYTEA_ARRAY;
     next_body: Option<&'a [u8]> = "bytea" BYTEA_ARRAY;
     result: Option<&'a [u8]> = "bytea" BYTEA_ARRAY;
+    head: Option<StoredHead> = "jsonb" JSONB_ARRAY;
+    next_head: Option<StoredHead> = "jsonb" JSONB_ARRAY;
 }
 
 fn each(separator: &str, of: impl Fn(&str, &str) -> String) -> String {
@@ -100,6 +103,7 @@ pub(crate) fn with_columns(text: &str, parameters: usize) -> String {
             "JOB_CHANGES",
             &each(", ", |name, _| match name {
                 "body" => "body = coalesce(u.body, j.body)".to_owned(),
+                "head" => "head = case when u.body is null then j.head else u.head end".to_owned(),
                 _ => format!("{name} = u.{name}"),
             }),
         )

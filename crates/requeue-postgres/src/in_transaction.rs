@@ -218,6 +218,7 @@ async fn put(
     store: &PostgresStore,
     transaction: &(impl GenericClient + Sync),
 ) -> Result<Placed, PutError> {
+    put.content.check()?;
     let Statements { visible_kind, kind_id, put: sql, .. } = &store.shared.statements;
     let name = put.kind.as_str();
     let found = transaction

@@ -31,6 +31,7 @@ mod columns;
 mod connector;
 mod database;
 mod error;
+mod head;
 mod in_transaction;
 mod jobs_table;
 mod kinds;

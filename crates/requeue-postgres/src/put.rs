@@ -2,6 +2,7 @@
 
 use crate::by_kind::{by_kind, together};
 use crate::database::Failure;
+use crate::head::{StoredHead, stored_head};
 use crate::locked::{Patience, is_locked};
 use crate::rows::{
     damaged, number, stored_duration, stored_number, stored_time, stored_type, time,
@@ -13,7 +14,7 @@ use crate::text::escape;
 use futures_util::future::join_all;
 use requeue_jobs::limits::{MAX_DELAY, MAX_KINDS};
 use requeue_jobs::{
-    BatchResults, Condition, Due, Generation, Invalid, Kind, Mode, Placed, Put, PutError,
+    BatchResults, Condition, Content, Due, Generation, Invalid, Kind, Mode, Placed, Put, PutError,
     PutOutcome, StoreError, Timestamp, check_batch,
 };
 use std::collections::{HashMap, HashSet};
@@ -47,6 +48,7 @@ pub(crate) struct PutColumns<'a> {
     max_waits: Option<Vec<Option<i64>>>,
     conditions: Option<Vec<i16>>,
     expected: Option<Vec<Option<i64>>>,
+    heads: Option<Vec<Option<StoredHead>>>,
 }
 
 fn unless<T>(all_default: bool, column: impl Iterator<Item = T>) -> Option<Vec<T>> {
@@ -55,7 +57,13 @@ fn unless<T>(all_default: bool, column: impl Iterator<Item = T>) -> Option<Vec<T
 
 impl<'a> PutColumns<'a> {
     pub(crate) fn new(puts: &[&'a Put]) -> Self {
-        let types: Vec<_> = puts.iter().map(|put| stored_type(&put.body)).collect();
+        let (mut types, mut bodies, mut heads) = (Vec::new(), Vec::new(), Vec::new());
+        for put in puts {
+            let Content { body, head } = &put.content;
+            types.push(stored_type(body));
+            bodies.push(body.bytes());
+            heads.push(stored_head(head));
+        }
         let delay = |put: &&Put| match put.due {
             Due::After(delay) => Some(stored_duration(delay)),
             Due::Now | Due::At(_) => None,
@@ -90,8 +98,8 @@ impl<'a> PutColumns<'a> {
         let has_conditions = !all(|put| put.condition.is_none());
         PutColumns {
             ids: puts.iter().map(|put| escape(put.id.as_str()).into_owned()).collect(),
-            bodies: puts.iter().map(|put| put.body.bytes()).collect(),
-            content_types: unless(types.iter().all(Option::is_none), types.iter().cloned()),
+            bodies,
+            content_types: unless(types.iter().all(Option::is_none), types.into_iter()),
             delays: unless(all(|put| !matches!(put.due, Due::After(_))), puts.iter().map(delay)),
             dues: unless(all(|put| !matches!(put.due, Due::At(_))), puts.iter().map(due)),
             priorities: unless(
@@ -102,6 +110,7 @@ impl<'a> PutColumns<'a> {
             max_waits: unless(!has_modes, puts.iter().map(wait)),
             conditions: unless(!has_conditions, puts.iter().map(condition)),
             expected: unless(!has_conditions, puts.iter().map(expected)),
+            heads: unless(heads.iter().all(Option::is_none), heads.into_iter()),
         }
     }
 
@@ -110,7 +119,7 @@ impl<'a> PutColumns<'a> {
         &'b self,
         test: &'b Option<i64>,
         kind: &'b i32,
-    ) -> [&'b (dyn ToSql + Sync); 12] {
+    ) -> [&'b (dyn ToSql + Sync); 13] {
         [
             test,
             kind,
@@ -124,6 +133,7 @@ impl<'a> PutColumns<'a> {
             &self.max_waits,
             &self.conditions,
             &self.expected,
+            &self.heads,
         ]
     }
 }
@@ -165,13 +175,21 @@ impl Shared {
         puts: Vec<Put>,
     ) -> Result<BatchResults<Placed, PutError>, StoreError> {
         check_batch(&puts)?;
-        let of_kinds = by_kind(puts.iter().map(|put| &put.kind));
+        let (valid, invalid): (Vec<usize>, Vec<usize>) =
+            (0..puts.len()).partition(|n| puts[*n].content.check().is_ok());
+        let mut of_kinds = by_kind(valid.iter().map(|n| &puts[*n].kind));
+        of_kinds.iter_mut().flat_map(|(_, entries)| entries).for_each(|n| *n = valid[*n]);
         if of_kinds.len() > 1 {
             // If it fails, it is tried again for each kind.
             drop(self.make_for_puts(&puts).await);
         }
         let patience = &Patience::new();
-        let mut results = Vec::with_capacity(of_kinds.len());
+        let mut results = Vec::with_capacity(of_kinds.len() + 1);
+        if !invalid.is_empty() {
+            let errors = invalid.iter().filter_map(|n| puts[*n].content.check().err());
+            let errors = errors.map(|invalid| Err(invalid.into())).collect();
+            results.push((invalid, Ok(errors)));
+        }
         for some in of_kinds.chunks(KINDS_AT_ONCE) {
             let placed = some.iter().map(|(kind, entries)| {
                 let puts: Vec<&Put> = entries.iter().map(|n| &puts[*n]).collect();
@@ -188,6 +206,7 @@ impl Shared {
         let certain = puts.iter().filter(|put| {
             !matches!(put.condition, Some(Condition::IfGeneration(_)))
                 && matches!(put.due, Due::Now)
+                && put.content.check().is_ok()
         });
         let kinds: HashSet<&Kind> = certain.map(|put| &put.kind).collect();
         self.make(&kinds.into_iter().cloned().collect::<Vec<_>>()).await

@@ -1,6 +1,7 @@
 //! Jobs as rows of the table `job`.
 
 use crate::columns::StoredJob;
+use crate::head::{StoredHead, head, stored_head};
 use crate::text::{escape, unescape};
 use requeue_jobs::rules::{Lease, Record, Status, Successor};
 use requeue_jobs::{
@@ -68,6 +69,16 @@ pub(crate) fn body(bytes: &[u8], content_type: Option<&str>) -> Result<Body, Sto
     body.map_err(|error| damaged(&error.to_string()))
 }
 
+/// The content of the job or schedule `id`.
+pub(crate) fn content(
+    bytes: &[u8],
+    content_type: Option<&str>,
+    stored: Option<&StoredHead>,
+    id: &str,
+) -> Result<Content, StoreError> {
+    Ok(Content { body: body(bytes, content_type)?, head: head(stored, id)? })
+}
+
 pub(crate) fn id(stored: &str) -> Result<JobId, StoreError> {
     JobId::new(&*unescape(stored)).map_err(|error| damaged(&error.to_string()))
 }
@@ -88,15 +99,17 @@ pub(crate) fn read(row: &Row, skip: usize) -> Result<(JobId, Record), StoreError
     let required = |column: Option<i64>, what: &str| column.ok_or_else(|| damaged(what));
     let claimed_at = || required(row.claimed_at, "a lease without a start").map(time);
     let content_type = row.content_type.as_deref();
+    let own = || content(row.body.unwrap_or_default(), content_type, row.head.as_ref(), &row.id);
     let place = time(row.at);
-    let (status, own) = match row.list {
+    let (status, content) = match row.list {
         LEASED..DEAD => {
             let next = match row.next_generation {
                 None => None,
                 Some(generation) => {
-                    let content_type = row.next_content_type.as_deref();
+                    let (bytes, of_type) =
+                        (row.next_body.unwrap_or_default(), row.next_content_type.as_deref());
                     let version = Version {
-                        content: body(row.next_body.unwrap_or_default(), content_type)?.into(),
+                        content: content(bytes, of_type, row.next_head.as_ref(), &row.id)?,
                         due: time(required(row.next_due, "a successor without a due time")?),
                         priority: priority(row.next_priority.unwrap_or(0))?,
                         generation: Generation(number(generation)),
@@ -114,7 +127,7 @@ pub(crate) fn read(row: &Row, skip: usize) -> Result<(JobId, Record), StoreError
                 cancelled: row.cancelled.unwrap_or(false),
                 next,
             };
-            (Status::Leased(Box::new(lease)), body(row.body.unwrap_or_default(), content_type)?)
+            (Status::Leased(Box::new(lease)), own()?)
         }
         DONE => {
             let done = DoneView {
@@ -123,16 +136,14 @@ pub(crate) fn read(row: &Row, skip: usize) -> Result<(JobId, Record), StoreError
                 done_at: place,
                 result: row.result.map(|bytes| body(bytes, content_type)).transpose()?,
             };
-            (Status::Done(Box::new(done)), Body::default())
+            (Status::Done(Box::new(done)), Content::default())
         }
-        DEAD => {
-            (Status::Dead { died_at: place }, body(row.body.unwrap_or_default(), content_type)?)
-        }
-        _ => (Status::Pending, body(row.body.unwrap_or_default(), content_type)?),
+        DEAD => (Status::Dead { died_at: place }, own()?),
+        _ => (Status::Pending, own()?),
     };
     let record = Record {
         version: Version {
-            content: own.into(),
+            content,
             due: time(row.due.unwrap_or(row.at)),
             priority: priority(row.priority.unwrap_or(0))?,
             generation: Generation(number(row.generation)),
@@ -184,7 +195,7 @@ fn unless<T: PartialEq>(value: T, usual: T) -> Option<T> {
     (value != usual).then_some(value)
 }
 
-/// Returns the row of a job. `before` is the job as it was; if its body is the same, that is not written.
+/// Returns the row of a job. `before` is the job as it was; if its content is the same, that is not written.
 pub(crate) fn stored<'a>(id: &JobId, record: &'a Record, before: Option<&Record>) -> StoredJob<'a> {
     // A forgotten field does not compile.
     let Record {
@@ -199,7 +210,8 @@ pub(crate) fn stored<'a>(id: &JobId, record: &'a Record, before: Option<&Record>
         created_at,
         updated_at,
     } = record;
-    let Version { content: Content { body }, due, priority, generation } = version;
+    let Version { content, due, priority, generation } = version;
+    let Content { body, head } = content;
     let (_, position) = record.position();
     let (mut lease, mut done) = (None, None);
     match status {
@@ -211,7 +223,8 @@ pub(crate) fn stored<'a>(id: &JobId, record: &'a Record, before: Option<&Record>
     let claimed_at = lease.map(|lease| lease.claimed_at).or(done.map(|done| done.started_at));
     let worker = lease.map(|lease| &lease.worker).or(done.map(|done| &done.worker));
     let result = done.and_then(|done| done.result.as_ref());
-    let is_same = before.is_some_and(|before| before.version.content.body.bytes() == body.bytes());
+    let is_same = before.is_some_and(|before| before.version.content == *content);
+    let next_content = next.map(|next| &next.version.content);
     StoredJob {
         list: list_of(record),
         priority: unless(priority.get().into(), 0),
@@ -243,11 +256,13 @@ pub(crate) fn stored<'a>(id: &JobId, record: &'a Record, before: Option<&Record>
         id: escape(id.as_str()).into_owned(),
         worker: worker.map(|worker| escape(worker.as_str()).into_owned()),
         content_type: stored_type(result.unwrap_or(body)),
-        next_content_type: next.and_then(|next| stored_type(&next.version.content.body)),
+        next_content_type: next_content.and_then(|next| stored_type(&next.body)),
         failures: (!failures.is_empty()).then(|| failures_text(failures)),
         body: (!is_same).then(|| body.bytes()),
-        next_body: next.map(|next| next.version.content.body.bytes()),
+        next_body: next_content.map(|next| next.body.bytes()),
         result: result.map(Body::bytes),
+        head: if is_same { None } else { stored_head(head) },
+        next_head: next_content.and_then(|next| stored_head(&next.head)),
     }
 }
 

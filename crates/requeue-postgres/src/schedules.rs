@@ -1,23 +1,25 @@
 //! Schedules: recurring jobs.
 
 use crate::database::Failure;
-use crate::rows::{body, damaged, id, stored_time, stored_type, time};
+use crate::head::{StoredHead, stored_head};
+use crate::rows::{content, damaged, id, stored_time, stored_type, time};
 use crate::rules_call::Load;
 use crate::store::Shared;
 use crate::text::{escape, unescape};
 use requeue_jobs::limits::{MAX_SCHEDULES, MAX_SCHEDULES_BYTES};
 use requeue_jobs::{
-    Invalid, JobId, Kind, Missed, Schedule, ScheduleCondition, StoreError, Tick, Ticked,
+    Content, Invalid, JobId, Kind, Missed, Schedule, ScheduleCondition, StoreError, Tick, Ticked,
 };
 use tokio_postgres::Row;
 
 /// Reads a schedule.
 pub(crate) fn read(row: &Row) -> Result<Schedule, StoreError> {
+    let head: Option<StoredHead> = row.get(7);
     Ok(Schedule {
         id: id(row.get(0))?,
         when: unescape(row.get(1)).into_owned(),
         time_zone: unescape(row.get(2)).into_owned(),
-        body: body(row.get(4), row.get(3))?,
+        content: content(row.get(4), row.get(3), head.as_ref(), row.get(0))?,
         missed: match row.get::<_, i16>(5) {
             0 => Missed::One,
             1 => Missed::Skip,
@@ -75,7 +77,7 @@ impl Shared {
             let others = session.query(&sql.sum_schedules, &[&kind.number, &stored_id]).await?;
             let count = usize::try_from(others[0].get::<_, i64>(0)).unwrap_or(0) + 1;
             let len =
-                usize::try_from(others[0].get::<_, i64>(1)).unwrap_or(0) + schedule.body.len();
+                usize::try_from(others[0].get::<_, i64>(1)).unwrap_or(0) + schedule.content.len();
             if count > MAX_SCHEDULES {
                 let (what, limit) = ("schedules of a kind", MAX_SCHEDULES);
                 return Ok(Err(Invalid::TooMany { what, count, limit }));
@@ -90,8 +92,9 @@ impl Shared {
                 Missed::All => 2,
             };
             let (when, time_zone) = (escape(&schedule.when), escape(&schedule.time_zone));
-            let (content_type, next) = (stored_type(&schedule.body), stored_time(schedule.next));
-            let bytes = schedule.body.bytes();
+            let Content { body, head } = &schedule.content;
+            let (content_type, bytes, head) = (stored_type(body), body.bytes(), stored_head(head));
+            let next = stored_time(schedule.next);
             session
                 .query(
                     &sql.set_schedule,
@@ -104,6 +107,7 @@ impl Shared {
                         &bytes,
                         &missed,
                         &next,
+                        &head,
                     ],
                 )
                 .await?;

@@ -54,27 +54,27 @@ statements! {
     now(INT8) = "select requeue._now($1)";
     put(
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
-        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
-    ) = "select job_id, outcome, generation from requeue._put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, JSONB_ARRAY
+    ) = "select job_id, outcome, generation from requeue._put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
     put_soon(
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
-        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
-    ) = "select job_id, outcome, generation from requeue._put_soon($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, false)";
+        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, JSONB_ARRAY
+    ) = "select job_id, outcome, generation from requeue._put_soon($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, false)";
     /// The same for jobs that are probably new.
     put_new(
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
-        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
-    ) = "select job_id, outcome, generation from requeue._put_soon($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, true)";
+        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, JSONB_ARRAY
+    ) = "select job_id, outcome, generation from requeue._put_soon($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, true)";
     put_unlocked(
         INT8, INT4, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT2_ARRAY, INT2_ARRAY,
-        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY
-    ) = "select job_id, outcome, generation from requeue._put_unlocked($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+        INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, JSONB_ARRAY
+    ) = "select job_id, outcome, generation from requeue._put_unlocked($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
     reschedule(INT8, TEXT, TEXT, BYTEA, TEXT, INT8, INT8, INT2, INT8) =
         "select outcome, number from requeue._reschedule($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     cancel(TEXT, TEXT) = "select requeue.cancel($1, $2)";
     claim(
         INT8, INT4, INT4, INT8, INT8, TEXT, INT8, INT8, INT8, INT8, BOOL, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY
-    ) = "select id, due, generation, attempts, created_at, fence, content_type, body, place \
+    ) = "select id, due, generation, attempts, created_at, fence, content_type, body, place, head \
          from requeue._claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
     ack(INT4, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY) = "select requeue._ack($1, $2, $3, $4)";
     extend(INT8, INT4, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY) =
@@ -92,7 +92,7 @@ statements! {
         "select JOB_COLUMNS from requeue._lock_claimable($1, $2, $3, $4, $5, $6)";
     lock_oldest(INT8, INT4) = "select JOB_COLUMNS from requeue._lock_oldest($1, $2)";
     lock_schedule(INT4, TEXT) =
-        "select id, rule, time_zone, content_type, body, missed, next from requeue.schedule \
+        "select id, rule, time_zone, content_type, body, missed, next, head from requeue.schedule \
          where kind_id == $1 and id == $2 for update";
     context(INT8, INT4, INT4) =
         "select now, generation_offset, fence_offset, is_near_limit, settings, dead, done, leased, generation, fence, \
@@ -141,19 +141,19 @@ statements! {
          where kind_id == $1";
     reset_rate(INT4) = "delete from requeue.rate_use where kind_id == $1";
     schedules(TEXT) =
-        "select id, rule, time_zone, content_type, body, missed, next from requeue.schedule \
+        "select id, rule, time_zone, content_type, body, missed, next, head from requeue.schedule \
          where kind_id == (select kind_id from requeue.kind where name == $1) order by id";
     schedule(TEXT, TEXT) =
-        "select id, rule, time_zone, content_type, body, missed, next from requeue.schedule \
+        "select id, rule, time_zone, content_type, body, missed, next, head from requeue.schedule \
          where kind_id == (select kind_id from requeue.kind where name == $1) and id == $2";
     sum_schedules(INT4, TEXT) =
-        "select pg_catalog.count(*), coalesce(pg_catalog.sum(pg_catalog.octet_length(body)), 0) from requeue.schedule \
+        "select pg_catalog.count(*), coalesce(pg_catalog.sum(pg_catalog.octet_length(body) operator(pg_catalog.+) requeue._head_len(head)), 0) from requeue.schedule \
          where kind_id == $1 and id operator(pg_catalog.<>) $2";
-    set_schedule(INT4, TEXT, TEXT, TEXT, TEXT, BYTEA, INT2, INT8) =
-        "insert into requeue.schedule (kind_id, id, rule, time_zone, content_type, body, missed, next) \
-         values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (kind_id, id) do update set rule = excluded.rule, \
+    set_schedule(INT4, TEXT, TEXT, TEXT, TEXT, BYTEA, INT2, INT8, JSONB) =
+        "insert into requeue.schedule (kind_id, id, rule, time_zone, content_type, body, missed, next, head) \
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (kind_id, id) do update set rule = excluded.rule, \
          time_zone = excluded.time_zone, content_type = excluded.content_type, body = excluded.body, \
-         missed = excluded.missed, next = excluded.next";
+         missed = excluded.missed, next = excluded.next, head = excluded.head";
     remove_schedule(TEXT, TEXT) =
         "delete from requeue.schedule \
          where kind_id == (select kind_id from requeue.kind where name == $1) and id == $2 returning 1";

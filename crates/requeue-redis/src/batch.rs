@@ -8,7 +8,7 @@ use std::mem;
 
 /// Max. entries per call: the server is blocked while a script runs.
 const MAX_ENTRIES: usize = 250;
-/// Max. bytes of bodies and errors per call.
+/// Max. bytes of contents, results and errors per call.
 const MAX_BYTES: usize = 1 << 20;
 
 /// An entry of a batch.

@@ -1,14 +1,14 @@
 //! Changes jobs by kind and id: cancel, run now, revive, reschedule.
 
 use crate::batch::{Entry, run_batch};
-use crate::codec::{NO_RECORD, content};
+use crate::codec::{self, NO_RECORD};
 use crate::deployment::Deployment;
 use crate::put::{due, levels, no_generation_left, outcome, too_late};
 use crate::reply::{Reply, bytes, unexpected};
 use crate::script::SCRIPTS;
 use requeue_jobs::{
     BatchResults, Change, ChangeError, ChangeKind, Changed, Generation, JobId, Kind, Placed,
-    Priority, Reschedule, StoreError, check_changes,
+    Reschedule, StoreError, check_changes,
 };
 use std::time::Duration;
 
@@ -111,8 +111,7 @@ impl Deployment {
                 cmd.arg(id.as_str());
                 cmd.arg(asked.map_or(String::new(), |asked| due(asked).to_string()));
                 cmd.arg(text(priority.map(|priority| priority.get().into())));
-                let body = body.as_ref().map(|body| content(body, Priority::default()));
-                cmd.arg(body.unwrap_or_default());
+                cmd.arg(body.as_ref().map(codec::body).unwrap_or_default());
                 cmd.arg(text(if_generation.map(|Generation(number)| number)));
             }
         });

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Max. jobs per script call.
 const MAX_JOBS: usize = 100;
-/// Max. bytes of bodies per script call, so that the reply arrives before the timeout.
+/// Max. bytes of contents per script call, so that the reply arrives before the timeout.
 const MAX_BYTES: usize = 4 << 20;
 
 /// In the reply of a claim: the next job would exceed the bytes.
@@ -143,10 +143,16 @@ impl Deployment {
             match read_job(&keys, id, &due, record, past) {
                 Ok(job) => {
                     let receipt = Receipt::new(kind.clone(), job.id, Fence(fence), claim.nonce);
-                    let Record { generation, created_at, priority, body, .. } = job.record;
-                    room.bytes = room.bytes.saturating_sub(body.len());
-                    let version =
-                        Version { content: body.into(), due: job.due, priority, generation };
+                    let Record {
+                        generation,
+                        created_at,
+                        updated_at: _,
+                        priority,
+                        content,
+                        result: _,
+                    } = job.record;
+                    room.bytes = room.bytes.saturating_sub(content.len());
+                    let version = Version { content, due: job.due, priority, generation };
                     claimed.jobs.push(ClaimedJob {
                         receipt,
                         version,
@@ -167,7 +173,7 @@ impl Deployment {
 struct Room {
     /// How many more expired leases may be ended whose jobs cannot be claimed.
     ends: usize,
-    /// Bytes of bodies.
+    /// Bytes of contents.
     bytes: usize,
     /// Whether the next job of a kind exceeded the bytes: the result ends there.
     is_full: bool,

@@ -2,19 +2,25 @@
 
 use crate::keys::Keys;
 use requeue_jobs::{
-    Body, DoneView, FailedAttempt, Fence, Generation, JobId, JobState, JobView, Kind, LeaseView,
-    Missed, Priority, Receipt, Schedule, StoreError, Timestamp, Version, WorkerName,
+    Body, Content, DoneView, FailedAttempt, Fence, Generation, Head, HeadError, JobId, JobState,
+    JobView, Kind, LeaseView, Missed, Priority, Receipt, Schedule, StoreError, Timestamp, Version,
+    WorkerName,
 };
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What is wrong with a value in Redis: it is incomplete, or was not written by this version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Damage(pub(crate) &'static str);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Damage(Cow<'static, str>);
 
 /// What a script reports of a job that it cannot change.
-pub(crate) const NO_RECORD: Damage = Damage("its record, lease or successor is incomplete");
+pub(crate) const NO_RECORD: Damage = Damage::new("its record, lease or successor is incomplete");
 
 impl Damage {
+    const fn new(what: &'static str) -> Damage {
+        Damage(Cow::Borrowed(what))
+    }
+
     /// The error for a job or a schedule whose value in the hash `key` is damaged.
     pub(crate) fn of(self, key: &str, id: &str) -> StoreError {
         let Damage(what) = self;
@@ -41,21 +47,34 @@ const OTHER: u8 = 3;
 const PRIORITY_SHIFT: u8 = 2;
 /// In the flags of a done job: the content is its result.
 const HAS_RESULT: u8 = 64;
+/// In the flags: a head follows.
+const HAS_HEAD: u8 = 128;
 
-/// Encodes flags, content type and body.
-pub(crate) fn content(body: &Body, priority: Priority) -> Vec<u8> {
+/// Encodes flags, head, content type and body.
+pub(crate) fn content(content: &Content, priority: Priority) -> Vec<u8> {
+    let Content { body, head } = content;
     let known = CONTENT_TYPES.iter().position(|known| *known == body.content_type());
-    let mut out = Vec::with_capacity(body.len() + 1);
-    let flags = priority.get() << PRIORITY_SHIFT;
-    match known {
-        Some(known) => out.push(flags | known as u8),
-        None => {
-            out.extend([flags | OTHER, body.content_type().len() as u8]);
-            out.extend(body.content_type().as_bytes());
-        }
+    let number = known.map_or(OTHER, |known| known as u8);
+    let mut out = Vec::with_capacity(content.len() + 1);
+    out.push(priority.get() << PRIORITY_SHIFT | number);
+    if !head.is_empty() {
+        out[0] |= HAS_HEAD;
+        let encoding = head.encode();
+        push_number(&mut out, head.len() as u64, HEAD_LEN);
+        push_number(&mut out, encoding.len() as u64, HEAD_LEN);
+        out.extend(encoding);
+    }
+    if known.is_none() {
+        out.push(body.content_type().len() as u8);
+        out.extend(body.content_type().as_bytes());
     }
     out.extend(body.bytes());
     out
+}
+
+/// Encodes the result of a job, or a body that replaces another.
+pub(crate) fn body(body: &Body) -> Vec<u8> {
+    content(&body.clone().into(), Priority::default())
 }
 
 /// A cursor over bytes.
@@ -64,7 +83,7 @@ pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 impl<'a> Input<'a> {
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Damage> {
         let (taken, rest) =
-            self.0.split_at_checked(count).ok_or(Damage("a record is too short"))?;
+            self.0.split_at_checked(count).ok_or(Damage::new("a record is too short"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -78,17 +97,31 @@ impl<'a> Input<'a> {
     }
 
     fn text(&mut self, len: usize) -> Result<&'a str, Damage> {
-        str::from_utf8(self.take(len)?).map_err(|_| Damage("a text is not UTF-8"))
+        str::from_utf8(self.take(len)?).map_err(|_| Damage::new("a text is not UTF-8"))
     }
 
     fn worker(&mut self, len: usize) -> Result<WorkerName, Damage> {
-        WorkerName::new(self.text(len)?).map_err(|_| Damage("a worker name is invalid"))
+        WorkerName::new(self.text(len)?).map_err(|_| Damage::new("a worker name is invalid"))
     }
 
     /// Reads what [`content`] wrote, up to the end of the input.
-    pub(crate) fn content(&mut self) -> Result<(Body, Priority), Damage> {
+    fn content(&mut self) -> Result<(Content, Priority), Damage> {
         let flags = self.take(1)?[0];
-        Ok((self.body(flags & OTHER)?, read_priority(flags)?))
+        let priority = read_priority(flags & !HAS_HEAD)?;
+        let head = match flags & HAS_HEAD {
+            0 => Head::default(),
+            _ => self.head()?,
+        };
+        Ok((Content { body: self.body(flags & OTHER)?, head }, priority))
+    }
+
+    fn head(&mut self) -> Result<Head, Damage> {
+        let (counted, len) = (self.number(HEAD_LEN)?, self.number(HEAD_LEN)?);
+        let head = Head::decode(self.take(len as usize)?)?;
+        match head.len() as u64 == counted {
+            true => Ok(head),
+            false => Err(Damage::new("a head does not have as many bytes as it says")),
+        }
     }
 
     /// Reads a body with this number of a content type, up to the end of the input.
@@ -105,17 +138,24 @@ impl<'a> Input<'a> {
             0 => Body::octets(bytes),
             _ => Body::new(bytes, content_type),
         };
-        body.map_err(|_| Damage("a body is too long, or its content type is invalid"))
+        body.map_err(|_| Damage::new("a body is too long, or its content type is invalid"))
     }
 }
 
 fn read_priority(flags: u8) -> Result<Priority, Damage> {
     let priority = Priority::new(flags >> PRIORITY_SHIFT);
-    priority.map_err(|_| Damage("a record has flags of a newer version"))
+    priority.map_err(|_| Damage::new("a record has flags of a newer version"))
+}
+
+impl From<HeadError> for Damage {
+    fn from(error: HeadError) -> Self {
+        Damage(error.to_string().into())
+    }
 }
 
 const TIME: usize = 6;
 const COUNTER: usize = 7;
+const HEAD_LEN: usize = 4;
 
 pub(crate) fn push_number(out: &mut Vec<u8>, number: u64, bytes: usize) {
     out.extend(&number.to_be_bytes()[8 - bytes..]);
@@ -145,40 +185,43 @@ pub(crate) struct Record {
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
     pub(crate) priority: Priority,
-    pub(crate) body: Body,
+    pub(crate) content: Content,
     /// The result, if the job is done and has one.
     pub(crate) result: Option<Body>,
 }
 
 impl Record {
-    /// Reads a record. That of a done job has a result, or nothing, in place of the body.
+    /// Reads a record. That of a done job has a result, or nothing, in place of the content.
     pub(crate) fn read(bytes: &[u8], is_done: bool) -> Result<Record, Damage> {
         let mut input = Input(bytes);
         let generation = Generation(input.number(COUNTER)?);
         let (created_at, updated_at) = (input.time()?, input.time()?);
-        let (mut body, mut result) = (Body::default(), None);
-        let mut flags = input.take(1)?[0];
-        if !is_done {
-            body = input.body(flags & OTHER)?;
-        } else if flags & HAS_RESULT != 0 {
-            flags &= !HAS_RESULT;
-            result = Some(input.body(flags & OTHER)?);
+        let (mut content, mut result) = (Content::default(), None);
+        let priority;
+        if is_done {
+            let flags = input.take(1)?[0];
+            priority = read_priority(flags & !HAS_RESULT)?;
+            if flags & HAS_RESULT != 0 {
+                result = Some(input.body(flags & OTHER)?);
+            }
+        } else {
+            (content, priority) = input.content()?;
         }
-        let priority = read_priority(flags)?;
-        Ok(Record { generation, created_at, updated_at, priority, body, result })
+        Ok(Record { generation, created_at, updated_at, priority, content, result })
     }
 
     pub(crate) fn write(job: &JobView) -> Vec<u8> {
-        let mut out = Vec::with_capacity(job.body().len() + 32);
-        push_number(&mut out, job.version.generation.0, COUNTER);
+        let Version { content: of_job, due: _, priority, generation } = &job.version;
+        let mut out = Vec::with_capacity(of_job.len() + 32);
+        push_number(&mut out, generation.0, COUNTER);
         push_time(&mut out, job.created_at);
         push_time(&mut out, job.updated_at);
         let flags = out.len();
         match job.done.as_ref().map(|done| done.result.as_ref()) {
-            None => out.extend(content(job.body(), job.version.priority)),
-            Some(None) => out.push(job.version.priority.get() << PRIORITY_SHIFT),
+            None => out.extend(content(of_job, *priority)),
+            Some(None) => out.push(priority.get() << PRIORITY_SHIFT),
             Some(Some(result)) => {
-                out.extend(content(result, job.version.priority));
+                out.extend(content(&result.clone().into(), *priority));
                 out[flags] |= HAS_RESULT;
             }
         }
@@ -268,13 +311,13 @@ impl StoredJob {
     pub(crate) fn view(&self, kind: &Kind, keys: &Keys) -> Result<JobView, StoreError> {
         let in_key = |key| move |damage: Damage| damage.of(key, self.id.as_str());
         let record = Record::read(&self.record, self.state == JobState::Done);
-        let Record { generation, created_at, updated_at, priority, body, result } =
+        let Record { generation, created_at, updated_at, priority, content, result } =
             record.map_err(in_key(keys.job()))?;
         let past = match self.past.is_empty() {
             true => Past::default(),
             false => Past::read(&self.past).map_err(in_key(keys.past()))?,
         };
-        let version = Version { content: body.into(), due: self.at, priority, generation };
+        let version = Version { content, due: self.at, priority, generation };
         let mut view = JobView::new(kind.clone(), self.id.clone(), version);
         view.state = self.state;
         (view.attempts, view.deaths, view.failures) = (past.attempts, past.deaths, past.failures);
@@ -318,20 +361,21 @@ impl StoredJob {
         let due = input.time()?;
         let generation = Generation(input.number(COUNTER)?);
         input.time()?;
-        let (body, priority) = input.content()?;
-        Ok(Some(Version { content: body.into(), due, priority, generation }))
+        let (content, priority) = input.content()?;
+        Ok(Some(Version { content, due, priority, generation }))
     }
 }
 
 /// Encodes a schedule without its id.
 pub(crate) fn write_schedule(schedule: &Schedule) -> Vec<u8> {
+    let Schedule { id: _, when, time_zone, content: of_jobs, missed, next } = schedule;
     let mut out = Vec::new();
-    push_time(&mut out, schedule.next);
-    let (when, zone) = (schedule.when.as_bytes(), schedule.time_zone.as_bytes());
+    push_time(&mut out, *next);
+    let (when, zone) = (when.as_bytes(), time_zone.as_bytes());
     // Lua counts positions from 1.
     let begins = TIME + 2 + 1 + 2 + when.len() + 2 + zone.len() + 1;
     push_number(&mut out, begins as u64, 2);
-    out.push(match schedule.missed {
+    out.push(match missed {
         Missed::One => 0,
         Missed::Skip => 1,
         Missed::All => 2,
@@ -340,7 +384,7 @@ pub(crate) fn write_schedule(schedule: &Schedule) -> Vec<u8> {
         push_number(&mut out, text.len() as u64, 2);
         out.extend(text);
     }
-    out.extend(content(&schedule.body, Priority::default()));
+    out.extend(content(of_jobs, Priority::default()));
     out
 }
 
@@ -352,35 +396,51 @@ pub(crate) fn read_schedule(id: JobId, bytes: &[u8]) -> Result<Schedule, Damage>
         0 => Missed::One,
         1 => Missed::Skip,
         2 => Missed::All,
-        _ => return Err(Damage("a schedule was written by a newer version")),
+        _ => return Err(Damage::new("a schedule was written by a newer version")),
     };
     let mut text = || {
         let len = input.number(2)?;
         Ok::<_, Damage>(input.text(len as usize)?.to_owned())
     };
     let (when, time_zone) = (text()?, text()?);
-    let (body, _) = input.content()?;
-    Ok(Schedule { id, when, time_zone, body, missed, next })
+    let (content, _) = input.content()?;
+    Ok(Schedule { id, when, time_zone, content, missed, next })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_testkit::{Random, check_seeds};
+    use requeue_testkit::{Random, check_seeds, random_head};
 
     fn random_bytes(random: &mut Random, max: usize) -> Vec<u8> {
         (0..random.below(max + 1)).map(|_| random.below(256) as u8).collect()
     }
 
-    fn schedule(id: JobId, body: Body) -> Schedule {
+    fn schedule(id: JobId, content: Content) -> Schedule {
         let (when, time_zone) = ("0 6 * * *".to_owned(), "Europe/Berlin".to_owned());
-        Schedule {
-            id,
-            when,
-            time_zone,
-            body,
-            missed: Missed::Skip,
-            next: Timestamp::from_millis(7),
+        let (missed, next) = (Missed::Skip, Timestamp::from_millis(7));
+        Schedule { id, when, time_zone, content, missed, next }
+    }
+
+    #[test]
+    fn a_damaged_head_is_named_with_the_key_and_the_id() {
+        for (head, expected) in [
+            (&b"\0\0\0\0\0\0\0\x02\x08\0"[..], "unknown tag 8"),
+            (b"\0\0\0\0\0\0\0\x02\x07", "too short"),
+            (b"\0\0\0\0\0\0\0\x01\x07", "ends within a field"),
+            (b"\0\0\0\x03\0\0\0\x04\x07\x02\x01x", "as many bytes as it says"),
+            (b"\0\0\0\x01\xff\xff\xff\xff", "too short"),
+        ] {
+            let (kind, id) = (Kind::new("mail").expect("a kind"), JobId::new("a").expect("an id"));
+            let record = [&[0; 19][..], &[HAS_HEAD], head].concat();
+            let (state, at) = (JobState::Ready, Timestamp::default());
+            let (lease, next, past) = Default::default();
+            let stored = StoredJob { id, state, at, record, lease, next, past };
+            let error = stored.view(&kind, &Keys::of("requeue", &kind)).expect_err("it is damaged");
+            let error = error.to_string();
+            for part in [expected, "\"a\"", "{requeue:mail}:job"] {
+                assert!(error.contains(part), "{error} does not contain {part}");
+            }
         }
     }
 
@@ -398,14 +458,16 @@ mod tests {
                 id.clone(),
                 Version::new(body.clone(), due, Generation(9)),
             );
+            let of_job = Content { body: body.clone(), head: random_head(&mut random) };
+            job.version.content = of_job.clone();
             let worker = WorkerName::new("w").expect("a name");
             let error = Some(Arc::from("why"));
             job.failures = vec![FailedAttempt { worker, started_at: due, ended_at: due, error }; 3];
             let mut lease = vec![0; 33];
             lease.extend([1, b'w']);
-            let next = [&[0; 19][..], &content(&body, Priority::MAX)].concat();
+            let next = [&[0; 19][..], &content(&of_job, Priority::MAX)].concat();
             job.version.priority = Priority::MAX;
-            let schedule = schedule(id.clone(), body.clone());
+            let schedule = schedule(id.clone(), of_job.clone());
             let (result, started_at, done_at) = (Some(body.clone()), due, due);
             let mut done = job.clone();
             let worker = WorkerName::new("w").expect("a name");
@@ -421,7 +483,7 @@ mod tests {
             ];
             let read = Record::read(&values[0], false);
             assert!(
-                read.is_ok_and(|record| (record.body, record.priority) == (body, Priority::MAX))
+                read.is_ok_and(|read| (read.content, read.priority) == (of_job, Priority::MAX))
             );
             assert!(Past::read(&values[1]).is_ok_and(|past| past.failures == job.failures));
             let read = Record::read(&values[2], true);

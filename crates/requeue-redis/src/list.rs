@@ -76,7 +76,7 @@ impl Deployment {
                 let room = limit + 1 - jobs.len();
                 let (seen, found) =
                     self.views(&query.kind, &keys, query.state, room, &ids[from..upto]).await?;
-                bytes += found.iter().map(JobView::body_bytes).sum::<usize>();
+                bytes += found.iter().map(JobView::content_bytes).sum::<usize>();
                 jobs.extend(found);
                 from += seen;
             }
@@ -88,7 +88,7 @@ impl Deployment {
         }
         let mut bytes = 0;
         let fits = jobs.iter().take(limit).take_while(|job| {
-            bytes += job.body_bytes();
+            bytes += job.content_bytes();
             bytes <= MAX_RESULT_BYTES
         });
         let fitting = fits.count().max(1);

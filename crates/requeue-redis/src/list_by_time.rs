@@ -56,7 +56,7 @@ impl Deployment {
             let Piece { jobs, next } =
                 self.piece_by_time(&query, &keys, after.as_ref(), room).await?;
             for (place, job) in jobs {
-                if !size.admit(job.body_bytes()) {
+                if !size.admit(job.content_bytes()) {
                     break;
                 }
                 page.jobs.push(job);

@@ -22,7 +22,7 @@ impl Entry for Put {
     }
 
     fn bytes(&self) -> usize {
-        self.body.len()
+        self.content.len()
     }
 }
 
@@ -37,23 +37,40 @@ impl Deployment {
         Ok(run_batch(puts, |kind, puts| self.put_call(kind, puts)).await)
     }
 
-    async fn put_call(&self, kind: Kind, puts: Vec<Put>) -> Result<Vec<Placing>, StoreError> {
+    async fn put_call(&self, kind: Kind, mut puts: Vec<Put>) -> Result<Vec<Placing>, StoreError> {
+        let checks: Vec<_> = puts.iter().map(|put| put.content.check()).collect();
+        puts.retain(|put| put.content.check().is_ok());
+        let placed = match puts.is_empty() {
+            true => Vec::new(),
+            false => self.place(kind, &puts).await?,
+        };
+        let mut placed = placed.into_iter();
+        let missing = || Err(unexpected("the reply to a put is too short").into());
+        let result = |check: Result<(), Invalid>| match check {
+            Ok(()) => placed.next().unwrap_or_else(missing),
+            Err(invalid) => Err(invalid.into()),
+        };
+        Ok(checks.into_iter().map(result).collect())
+    }
+
+    /// Puts different jobs whose contents are not too long.
+    async fn place(&self, kind: Kind, puts: &[Put]) -> Result<Vec<Placing>, StoreError> {
         let reply = self.make(&SCRIPTS.put, &kind, |cmd| {
-            let like_all = like_all(&puts);
+            let like_all = like_all(puts);
             match like_all {
                 Some(put) => cmd.arg(due(put.due)).arg(action(put)),
                 None => cmd.arg("").arg(""),
             };
             cmd.arg(levels(puts.iter().map(|put| put.priority)));
-            for put in &puts {
+            for put in puts {
                 cmd.arg(put.id.as_str());
                 if like_all.is_none() {
                     cmd.arg(due(put.due)).arg(action(put));
                 }
-                cmd.arg(content(&put.body, put.priority));
+                cmd.arg(content(&put.content, put.priority));
             }
         });
-        placed(&mut Reply::of(reply.await?)?, &puts)
+        placed(&mut Reply::of(reply.await?)?, puts)
     }
 }
 

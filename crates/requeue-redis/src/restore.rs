@@ -30,7 +30,7 @@ impl Entry for RestoredJob {
     }
 
     fn bytes(&self) -> usize {
-        self.arrival.as_ref().map_or(0, |arrival| arrival.job.body_bytes())
+        self.arrival.as_ref().map_or(0, |arrival| arrival.job.content_bytes())
     }
 }
 

@@ -10,7 +10,7 @@ use redis::Value;
 use requeue_jobs::limits::{MAX_BATCH, MAX_SCHEDULES, MAX_SCHEDULES_BYTES};
 use requeue_jobs::{
     Generation, Invalid, JobId, Kind, Placed, Schedule, ScheduleCondition, StoreError, Tick,
-    Ticked, Timestamp,
+    TickJob, Ticked, Timestamp,
 };
 use std::time::Duration;
 
@@ -102,11 +102,14 @@ impl Deployment {
     }
 
     pub(crate) async fn tick(&self, tick: Tick) -> Result<Ticked, StoreError> {
+        if let Some(job) = &tick.put {
+            job.content.check()?;
+        }
         let reply = self.run(&SCRIPTS.tick, &tick.kind, |cmd| {
             cmd.arg(tick.id.as_str()).arg(kept_time(tick.expected)).arg(kept_time(tick.next));
-            if let Some(job) = &tick.put {
-                cmd.arg(job.id.as_str()).arg(content(&job.body, job.priority));
-                cmd.arg(levels([job.priority].into_iter()));
+            if let Some(TickJob { id, content: of_job, priority }) = &tick.put {
+                cmd.arg(id.as_str()).arg(content(of_job, *priority));
+                cmd.arg(levels([*priority].into_iter()));
             }
         });
         let mut reply = Reply::of(reply.await?)?;
@@ -159,7 +162,8 @@ mod tests {
         let (kind, id) = (Kind::new("mail").unwrap(), JobId::new("daily").unwrap());
         let (when, time_zone, body) = (String::new(), String::new(), Body::default());
         let (missed, next) = (Missed::One, Timestamp::default());
-        let schedule = Schedule { id: id.clone(), when, time_zone, body, missed, next };
+        let schedule =
+            Schedule { id: id.clone(), when, time_zone, content: body.into(), missed, next };
         let always = ScheduleCondition::Always;
         assert_eq!(block_on(store.set_schedule(kind.clone(), schedule, always)), Ok(true));
         proxy.cut_after(Direction::ToClient, 0);

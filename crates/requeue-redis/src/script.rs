@@ -39,7 +39,7 @@ const READ_ONLY: &str = " flags=no-writes,allow-oom";
 
 const ADD_LEVELS: &str = include_str!("lua/parts/add_levels.lua");
 const BASES: &str = include_str!("lua/parts/bases.lua");
-const BODY_BYTES: &str = include_str!("lua/parts/body_bytes.lua");
+const CONTENT_BYTES: &str = include_str!("lua/parts/content_bytes.lua");
 const BURY: &str = include_str!("lua/parts/bury.lua");
 const CHOOSE: &str = include_str!("lua/parts/choose.lua");
 const DONE: &str = include_str!("lua/parts/done.lua");
@@ -100,7 +100,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
     let merge = &*loader("load_merge", &[KEYS, LEVEL, SCORE, PAST, MERGE], "merge");
     let limits = &*loader("load_limits", &[KEYS, NUMBERS, LEVEL, BASES, LIMITS], "limits");
     let ends = [KEYS, NUMBERS, LEVEL, SCORE, BASES, PAST, FAIL, BURY, LEASE, EXPIRY];
-    let choose = [&ends[..], &[BODY_BYTES, CHOOSE]].concat();
+    let choose = [&ends[..], &[CONTENT_BYTES, CHOOSE]].concat();
     let choose = &*loader("load_choose", &choose, "choose");
     let done =
         &*loader("load_done", &[KEYS, NUMBERS, LEVEL, SCORE, PAST, BURY, LEASE, DONE], "keep_done");
@@ -114,7 +114,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
         ),
         claim: new(
             ALLOWED_WHEN_FULL,
-            &[KEYS, NOW, NUMBERS, LEVEL, limits, SOONEST, BODY_BYTES, choose],
+            &[KEYS, NOW, NUMBERS, LEVEL, limits, SOONEST, CONTENT_BYTES, choose],
             include_str!("lua/claim.lua"),
         ),
         ack: new(ALLOWED_WHEN_FULL, &[KEYS], include_str!("lua/ack.lua")),

@@ -1,7 +1,7 @@
 //! Settlements.
 
 use crate::batch::{Entry, run_batch};
-use crate::codec::{NO_RECORD, content, proof};
+use crate::codec::{NO_RECORD, body, proof};
 use crate::deployment::Deployment;
 use crate::put::{millis, no_generation_left, too_late};
 use crate::reply::{Reply, bytes, unexpected};
@@ -10,8 +10,8 @@ use redis::Cmd;
 use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::rules::{check_result, check_settlements};
 use requeue_jobs::{
-    Backoff, BatchResults, Invalid, JobId, Kind, Priority, Receipt, Settle, SettleError, Settled,
-    Settlement, StoreError, Timestamp, check_lease, kept_error,
+    Backoff, BatchResults, Invalid, JobId, Kind, Receipt, Settle, SettleError, Settled, Settlement,
+    StoreError, Timestamp, check_lease, kept_error,
 };
 
 impl Entry for Settle {
@@ -138,7 +138,7 @@ fn push(cmd: &mut Cmd, Settle { receipt, action }: &Settle) {
     let text = |error: &str| kept_error(error).as_bytes().to_vec();
     let (letter, length, more) = match action {
         Settlement::Ack => ("a", None, Vec::new()),
-        Settlement::AckWith(result) => ("w", None, content(result, Priority::default())),
+        Settlement::AckWith(result) => ("w", None, body(result)),
         Settlement::Retry { delay, error } => ("r", *delay, text(error)),
         Settlement::Bury { error } => ("b", None, text(error)),
         Settlement::RequeueAfter(delay) => ("q", Some(*delay), Vec::new()),

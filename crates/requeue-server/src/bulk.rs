@@ -188,9 +188,9 @@ async fn list_within(
         page.cursor = found.cursor;
         let mut matching = found.jobs.into_iter().filter(|job| filter.matches(job)).peekable();
         while page.jobs.len() < limit
-            && let Some(job) = matching.next_if(|job| size.fits(job.body_bytes()))
+            && let Some(job) = matching.next_if(|job| size.fits(job.content_bytes()))
         {
-            size.add(job.body_bytes());
+            size.add(job.content_bytes());
             page.jobs.push(job);
         }
         if matching.peek().is_some() {

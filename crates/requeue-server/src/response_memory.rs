@@ -204,13 +204,13 @@ impl Weighed for JobView {
     fn weight(&self) -> usize {
         let errors = self.failures.iter().filter_map(|failure| failure.error.as_ref());
         let errors: usize = errors.map(|error| error.len()).sum();
-        JOB_BYTES + self.id.as_str().len() + errors + self.body_bytes()
+        JOB_BYTES + self.id.as_str().len() + errors + self.content_bytes()
     }
 }
 
 impl Weighed for ScheduleView {
     fn weight(&self) -> usize {
-        JOB_BYTES + self.id.as_str().len() + self.spec.body.len()
+        JOB_BYTES + self.id.as_str().len() + self.spec.content.len()
     }
 }
 

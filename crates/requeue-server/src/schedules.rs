@@ -380,7 +380,7 @@ mod tests {
             id: id("lunar"),
             when: "every full moon".to_owned(),
             time_zone: "UTC".to_owned(),
-            body: Body::default(),
+            content: Body::default().into(),
             missed: Missed::One,
             next: START,
         };

@@ -30,6 +30,19 @@ macro_rules! each_case {
             a_put_after_the_ack_is_a_new_job
             a_job_has_the_times_of_its_creation_and_last_change
         }
+        content {
+            get_list_and_claim_return_the_content
+            a_content_stays_with_its_job
+            a_put_replaces_the_whole_content
+            a_put_that_changes_nothing_leaves_the_content
+            a_successor_has_a_content_of_its_own
+            a_reschedule_keeps_the_head_and_a_new_body_removes_the_envelope
+            a_done_job_has_no_content
+            a_content_is_as_large_as_it_may_be_and_no_larger
+            heads_count_towards_the_size_of_a_claim
+            a_schedule_has_a_content_and_so_have_its_runs
+            a_restored_job_has_its_content
+        }
         priority {
             a_job_has_the_priority_of_its_put
             higher_priorities_are_claimed_first

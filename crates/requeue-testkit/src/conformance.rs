@@ -13,6 +13,7 @@ mod by_time;
 mod cancel;
 mod claim;
 mod conditions;
+mod content;
 mod corners;
 mod cron;
 mod dead;

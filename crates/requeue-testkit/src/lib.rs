@@ -37,7 +37,7 @@ pub use load::{Confirmed, Load};
 pub use model::Model;
 pub use operations::{
     ActionKind, ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Response,
-    SettlementKind, Weights,
+    SettlementKind, Weights, random_head,
 };
 pub use proxy::{Direction, Proxy};
 pub use random::{Random, check_seeds};

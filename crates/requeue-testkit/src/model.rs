@@ -125,7 +125,7 @@ impl Model {
             None => {
                 let due = job::merged(put.mode, due, None, now, now);
                 let (kind, id) = (put.kind.clone(), put.id.clone());
-                let (content, priority) = (put.body.clone().into(), put.priority);
+                let (content, priority) = (put.content.clone(), put.priority);
                 let view = JobView::new(kind, id, Version { content, due, priority, generation });
                 self.jobs.push(Job::new(view, place, now, now));
                 PutOutcome::Created
@@ -373,7 +373,7 @@ impl Model {
             Settlement::Release => {
                 if let Some(next) = job.unlease() {
                     job.view.version.priority = next.priority;
-                    job.replace(next.content.body, next.due, next.generation, place, now);
+                    job.replace(next.content, next.due, next.generation, place, now);
                 }
                 Settled::Released
             }
@@ -385,8 +385,8 @@ impl Model {
                     Some(next) => {
                         job.view.deaths += 1;
                         job.revive(next.due, place, now);
-                        (job.view.version.content.body, job.view.version.generation) =
-                            (next.content.body, next.generation);
+                        (job.view.version.content, job.view.version.generation) =
+                            (next.content, next.generation);
                         (job.view.version.priority, job.first_put_at) = (next.priority, put_at);
                     }
                 }

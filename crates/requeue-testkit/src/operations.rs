@@ -8,10 +8,11 @@ use crate::random::Random;
 use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
     Backoff, BatchResults, Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed,
-    Condition, Due, Fence, Generation, JobId, JobState, JobView, Kind, KindView, Missed, Mode,
-    Page, Placed, Priority, Put, PutError, Query, Rate, Reaped, Receipt, Reschedule, Restore,
-    Restored, Retention, Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled,
-    Settlement, Spans, Store, StoreError, Tick, TickJob, Ticked, TimeQuery, Timestamp, WorkerName,
+    Condition, Content, Due, Envelope, Fence, Generation, Head, HeadFields, JobId, JobState,
+    JobView, Kind, KindView, Missed, Mode, Page, Placed, Priority, Put, PutError, Query, Rate,
+    Reaped, Receipt, Reschedule, Restore, Restored, Retention, Schedule, ScheduleCondition,
+    Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError, Tick, TickJob,
+    Ticked, TimeQuery, Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -280,8 +281,8 @@ pub struct Operations {
     pub batch: fn(&mut Random) -> usize,
     /// Steps of the clock, delays of puts, and the time until the next run of a schedule.
     pub delay: fn(&mut Random) -> Duration,
-    /// The body of a put.
-    pub body: fn(&mut Random) -> Body,
+    /// The content of a put.
+    pub content: fn(&mut Random) -> Content,
     /// The due time of a put.
     pub dues: Weights<DueKind>,
     /// The mode of a put.
@@ -405,8 +406,8 @@ impl Operations {
         now: Timestamp,
         newest: impl Fn(&Kind, &JobId) -> Generation,
     ) -> Put {
-        let body = (self.body)(random);
-        let mut put = Put::new(self.kind(random), self.id(random), body);
+        let content = (self.content)(random);
+        let mut put = Put::new(self.kind(random), self.id(random), content);
         put.due = match random.weighted(self.dues) {
             DueKind::Now => Due::Now,
             DueKind::After => Due::After((self.delay)(random)),
@@ -489,7 +490,7 @@ impl Operations {
     ) -> Option<Settlement> {
         Some(match random.weighted(self.settlements) {
             SettlementKind::Ack => Settlement::Ack,
-            SettlementKind::AckWith => Settlement::AckWith((self.body)(random)),
+            SettlementKind::AckWith => Settlement::AckWith((self.content)(random).body),
             SettlementKind::Retry => {
                 let has_delay = needs_delay() || random.chance(50);
                 let delay = has_delay.then(|| (self.retry_delay)(random));
@@ -520,8 +521,8 @@ impl Operations {
             ActionKind::Reschedule => {
                 let (due, priority, body) = match random.below(5) {
                     0 => (None, Some(put.priority), None),
-                    1 => (None, None, Some(put.body)),
-                    2 => (Some(put.due), Some(put.priority), Some(put.body)),
+                    1 => (None, None, Some(put.content.body)),
+                    2 => (Some(put.due), Some(put.priority), Some(put.content.body)),
                     _ => (Some(put.due), None, None),
                 };
                 let if_generation = match put.condition {
@@ -544,14 +545,14 @@ impl Operations {
     }
 
     fn schedule(&self, random: &mut Random, now: Timestamp) -> Schedule {
-        let body = Body::octets(*b"tick").expect("the body is short");
+        let content = Body::octets(*b"tick").expect("the body is short").into();
         // Sometimes so late that a tick is refused, and must not move the schedule.
         let delay = if random.chance(10) { MAX_DELAY * 2 } else { (self.delay)(random) };
         Schedule {
             id: self.id(random),
             when: "0 3 * * *".to_owned(),
             time_zone: "UTC".to_owned(),
-            body,
+            content,
             missed: Missed::One,
             next: now.saturating_add(delay),
         }
@@ -569,8 +570,8 @@ impl Operations {
         let next = expected.saturating_add((self.delay)(random));
         let put = random.chance(70).then(|| {
             let job_id = if random.chance(80) { id.clone() } else { self.id(random) };
-            let (body, priority) = ((self.body)(random), (self.priority)(random));
-            TickJob { id: job_id, body, priority }
+            let (content, priority) = ((self.content)(random), (self.priority)(random));
+            TickJob { id: job_id, content, priority }
         });
         Tick { kind, id, expected, next, put }
     }
@@ -618,7 +619,7 @@ impl Default for Operations {
             workers: workers.map(|name| WorkerName::new(name).expect("a valid name")).to_vec(),
             batch: |random| if random.chance(70) { 1 } else { random.below(4) },
             delay,
-            body: |random| Body::octets(random.number().to_le_bytes()).expect("the body is short"),
+            content: random_content,
             dues: &[(1, DueKind::Now), (1, DueKind::After), (1, DueKind::At)],
             modes: &[
                 (1, ModeKind::Earliest),
@@ -710,4 +711,19 @@ fn settings(random: &mut Random) -> Settings {
 
 fn job(reader: &dyn Store, kind: &Kind, id: &JobId) -> Option<JobView> {
     block_on(reader.get(kind.clone(), id.clone())).ok().flatten()
+}
+
+fn random_content(random: &mut Random) -> Content {
+    let body = Body::octets(random.number().to_le_bytes()).expect("the body is short");
+    Content { body, head: random_head(random) }
+}
+
+/// Returns a head that is without fields in two of three cases.
+pub fn random_head(random: &mut Random) -> Head {
+    if random.below(3) > 0 {
+        return Head::default();
+    }
+    let bytes: Vec<u8> = (0..random.below(40)).map(|_| random.number() as u8).collect();
+    let envelope = Envelope::new(bytes, "application/x-test").expect("it is short");
+    HeadFields { envelope: Some(envelope) }.into()
 }

@@ -138,7 +138,7 @@ fn specs() -> Vec<(&'static str, ScheduleSpec)> {
     often.jitter = Duration::from_secs(300);
     let mut each = ScheduleSpec::cron("0 */3 * * *", "America/New_York");
     (each.missed, each.allow_overlap) = (Missed::All, true);
-    each.body = Body::new(*b"{{scheduled_at}}", "text/plain").expect("a valid body");
+    each.content = Body::new(*b"{{scheduled_at}}", "text/plain").expect("a valid body").into();
     let mut in_order = ScheduleSpec::cron("15 */5 * * *", "UTC");
     in_order.missed = Missed::All;
     let nightly = ScheduleSpec::cron("30 2 * * *", "Europe/Berlin");

@@ -22,7 +22,7 @@ use crate::fixture::{Fixture, block_on};
 use crate::random::{self, Random};
 use recorder::Recorder;
 use requeue_jobs::{
-    Backoff, Body, JobId, Kind, KindView, Missed, Rate, Receipt, Retention, Schedule,
+    Backoff, Content, JobId, Kind, KindView, Missed, Rate, Receipt, Retention, Schedule,
     ScheduleCondition, Settings, Store, Timestamp, WorkerName,
 };
 use std::cell::{Cell, RefCell};
@@ -162,7 +162,7 @@ impl Simulation {
                 id: JobId::new("a").expect("a valid id"),
                 when: String::new(),
                 time_zone: String::new(),
-                body: Body::default(),
+                content: Content::default(),
                 missed: Missed::One,
                 next: self.fixture.now().saturating_add(Duration::from_secs(5)),
             };

@@ -202,8 +202,8 @@ mod tests {
             .with_delivery_mode(1);
         let stored = message("orders.eu", &before, b"x".to_vec());
         assert_eq!(stored.key.as_deref(), Some(&b"orders.eu"[..]));
-        let body = stored.to_body().unwrap();
-        let after = properties(&Message::from_body(&body).unwrap(), Some("kind/id/1"));
+        let content = stored.to_content().unwrap();
+        let after = properties(&Message::from_content(&content).unwrap(), Some("kind/id/1"));
         headers.insert("x-deduplication-header".into(), AMQPValue::LongString("kind/id/1".into()));
         assert_eq!(after, before.with_headers(headers));
     }

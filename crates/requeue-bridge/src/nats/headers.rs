@@ -60,8 +60,8 @@ mod tests {
         let stored = message("orders.eu", Some(&map), b"x".to_vec());
         assert_eq!(stored.content_type.as_deref(), Some("text/plain"));
         assert_eq!(stored.header("nats-msg-id"), Some(&HeaderValue::from("m-1")));
-        let body = stored.to_body().unwrap();
-        let after = headers(&Message::from_body(&body).unwrap());
+        let content = stored.to_content().unwrap();
+        let after = headers(&Message::from_content(&content).unwrap());
         let values: Vec<_> = after.get_all("tenant").map(|value| value.as_str()).collect();
         assert_eq!((values, after.len()), (vec!["b", "a"], 2));
     }

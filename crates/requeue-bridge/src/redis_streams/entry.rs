@@ -147,7 +147,7 @@ mod tests {
         let before =
             pairs(&[("data", "{}"), ("content-type", "text/plain"), ("a", "1"), ("a", "2")]);
         let message = Entry { id: String::new(), fields: before.clone() }.into_message("data");
-        let after = Message::from_body(&message.to_body().unwrap()).unwrap();
+        let after = Message::from_content(&message.to_content().unwrap()).unwrap();
         let after: Vec<_> =
             fields(&after).into_iter().map(|(name, value)| (name.into_bytes(), value)).collect();
         assert_eq!(after, before);

@@ -312,7 +312,7 @@ async fn messages_come_in_and_go_out_as_the_plugin_would_deliver_them() {
     );
     let waiting = jobs.get("orders", "k").await.unwrap().unwrap();
     assert!(!due_now(&waiting));
-    let stored = Message::from_body(waiting.body()).unwrap();
+    let stored = Message::from_content(&waiting.version.content).unwrap();
     assert_eq!((&*stored.payload, stored.key.as_deref()), (&b"later"[..], Some(&b"eu"[..])));
     assert_eq!(message_headers(&stored).get("x-delay"), Some(&HeaderValue::Int(3_600_000)));
     let config = PushConfig::new(&format!("{}/orders", server.url())).unwrap();

@@ -383,11 +383,11 @@ async fn messages_come_in_and_go_out_as_they_were() {
     assert!(error.contains("header requeue-delay is \"soon\""), "{error}");
     let waiting = wait_for_job(&jobs, "k").await;
     assert!(!due_now(&waiting));
-    let stored = Message::from_body(waiting.body()).unwrap();
+    let stored = Message::from_content(&waiting.version.content).unwrap();
     assert_eq!((&*stored.payload, stored.key.as_deref()), (&b"later"[..], Some(&b"eu"[..])));
     assert_eq!(stored.header("requeue-delay"), Some(&HeaderValue::from("1h")));
     let first = wait_for_job(&jobs, "orders.delayed/0/0").await;
-    let stored = Message::from_body(first.body()).unwrap();
+    let stored = Message::from_content(&first.version.content).unwrap();
     assert_eq!(stored.content_type.as_deref(), Some("text/plain"));
     let config = PushConfig::new(&format!("{}/orders", server.url())).unwrap();
     let pusher = pusher(&jobs, "orders", config, &BrokerOptions::default());
@@ -542,7 +542,7 @@ async fn payloads(jobs: &Jobs) -> BTreeMap<String, String> {
         }
         let page = list.await.unwrap();
         for view in page.jobs {
-            let payload = text(&Message::from_body(view.body()).unwrap().payload);
+            let payload = text(&Message::from_content(&view.version.content).unwrap().payload);
             found.insert(view.id.to_string(), payload);
         }
         match page.cursor {

@@ -227,7 +227,7 @@ async fn messages_come_in_and_go_out() {
     assert_eq!(rejected[0].header("requeue-subject"), "orders.delayed");
     let waiting = wait_for_job(&jobs, "k").await;
     assert!(!due_now(&waiting));
-    let stored = Message::from_body(waiting.body()).unwrap();
+    let stored = Message::from_content(&waiting.version.content).unwrap();
     assert_eq!(
         (&*stored.payload, stored.content_type.as_deref()),
         (&b"later"[..], Some("text/plain"))
@@ -306,7 +306,7 @@ async fn an_older_message_does_not_replace_a_newer_one_after_a_crash() {
     let (stop, running) = start_bridge(&jobs, &url, BridgeOptions::default());
     publish(&context, "orders.delayed", &[("requeue-key", "last")], "").await;
     wait_for_job(&jobs, "last").await;
-    let stored = Message::from_body(&wait_for_job(&jobs, "k").await.version.content.body).unwrap();
+    let stored = Message::from_content(&wait_for_job(&jobs, "k").await.version.content).unwrap();
     assert_eq!(text(&stored.payload), "new");
     drop(stop);
     assert_eq!(running.await.unwrap().put, 3, "both messages and the last one");

@@ -186,7 +186,7 @@ async fn messages_come_in_and_go_out() {
     assert!(!rejected[0].contains_key("Requeue-Error"), "{:?}", rejected[0]);
     let waiting = wait_for_job(&jobs, &id).await;
     assert!(!due_now(&waiting));
-    let stored = Message::from_body(waiting.body()).unwrap();
+    let stored = Message::from_content(&waiting.version.content).unwrap();
     assert_eq!(
         (&*stored.payload, stored.content_type.as_deref()),
         (&b"later"[..], Some("text/plain"))
@@ -264,7 +264,7 @@ async fn what_a_killed_bridge_has_received_comes_again_before_newer_messages() {
     let url = format!("redis://{}/orders.delayed?ack_wait=1s", server.address());
     let (stop, running) = start_bridge(&jobs, &url, BridgeOptions::default());
     wait_for_job(&jobs, "other").await;
-    let stored = Message::from_body(&wait_for_job(&jobs, "k").await.version.content.body).unwrap();
+    let stored = Message::from_content(&wait_for_job(&jobs, "k").await.version.content).unwrap();
     assert_eq!(text(&stored.payload), "new");
     drop(stop);
     assert_eq!(running.await.unwrap().put, 3);

@@ -74,14 +74,14 @@ async fn schedules(scenario: &Scenario) -> Result<()> {
     let jobs = &scenario.jobs;
     let body = |value: Value| Body::new(value.to_string().into_bytes(), "application/json");
     let mut sales = ScheduleSpec::cron("0 8 * * MON-FRI", "Europe/Berlin");
-    sales.body = body(json!({ "report": "sales", "until": "{{scheduled_at}}" }))?;
+    sales.content.body = body(json!({ "report": "sales", "until": "{{scheduled_at}}" }))?;
     jobs.set_schedule(REPORT_DAILY, "sales", sales).await?;
     let mut stock = ScheduleSpec::cron("30 17 * * *", "America/New_York");
-    stock.body = body(json!({ "report": "stock", "until": "{{scheduled_at}}" }))?;
+    stock.content.body = body(json!({ "report": "stock", "until": "{{scheduled_at}}" }))?;
     stock.paused = true;
     jobs.set_schedule(REPORT_DAILY, "stock", stock).await?;
     let mut sessions = ScheduleSpec::every(MINUTE);
-    sessions.body = body(json!({ "table": "sessions", "older_than": "30d" }))?;
+    sessions.content.body = body(json!({ "table": "sessions", "older_than": "30d" }))?;
     jobs.set_schedule(CLEANUP, "sessions", sessions).await?;
     jobs.run_schedule(REPORT_DAILY, "sales").await?;
     jobs.run_schedule(CLEANUP, "sessions").await?;

@@ -132,7 +132,7 @@ impl TableLists {
         while let Some((at, (id, record, mut scan))) =
             if range.newest_first { next.pop_last() } else { next.pop_first() }
         {
-            bytes += record.body_bytes();
+            bytes += record.content_bytes();
             jobs.push((at, id, record));
             if jobs.len() >= max || bytes > MAX_RESULT_BYTES {
                 through = Some(at);

@@ -134,8 +134,8 @@ impl Inner {
             if let Some(view) = self.job(number, kind, &id, source, now)?
                 && query.state.is_none_or(|asked| asked == view.state)
             {
-                bytes += view.version.content.body.len()
-                    + view.next.as_ref().map_or(0, |next| next.content.body.len());
+                bytes += view.version.content.len()
+                    + view.next.as_ref().map_or(0, |next| next.content.len());
                 let result = view.done.as_ref().and_then(|done| done.result.as_ref());
                 bytes += result.map_or(0, Body::len);
                 page.jobs.push(view);

@@ -6,12 +6,12 @@ use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{DiskStore, Options};
 use requeue_jobs::{
-    Body, JobId, JobState, Kind, MemoryStore, PushSetting, Rate, Retention, Settings, Spans,
-    TimeQuery, Timestamp, WallClock, WorkerName,
+    Body, Content, JobId, JobState, Kind, MemoryStore, PushSetting, Rate, Retention, Settings,
+    Spans, TimeQuery, Timestamp, WallClock, WorkerName,
 };
 use requeue_testkit::{
     ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Random, Response,
-    SettlementKind, check_seeds,
+    SettlementKind, check_seeds, random_head,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,8 @@ fn operations(random: &mut Random) -> Operations {
     use {OperationKind as O, SettlementKind as S};
     let kind = |number| Kind::new(format!("kind-{number}")).expect("a valid kind");
     let (kinds, ids) = (*random.pick(&[1, 2, 4, 30]), *random.pick(&[3, 12, 100, 1000]));
-    let bodies: [fn(&mut Random) -> Body; 3] = [body::<10>, body::<300>, body::<5000>];
+    let contents: [fn(&mut Random) -> Content; 3] =
+        [content::<10>, content::<300>, content::<5000>];
     Operations {
         operations: &[
             (35, O::Put),
@@ -86,7 +87,7 @@ fn operations(random: &mut Random) -> Operations {
             // Sometimes longer than the longest delay that is allowed.
             _ => Duration::from_secs(random.below(400_000_000) as u64),
         },
-        body: *random.pick(&bodies),
+        content: *random.pick(&contents),
         dues: &[(1, DueKind::Now), (3, DueKind::After), (2, DueKind::At)],
         modes: &[
             (1, ModeKind::Keep),
@@ -141,7 +142,7 @@ fn id(number: usize) -> JobId {
 }
 
 /// Mostly a short body, sometimes an empty one or one of up to `LONGEST` bytes.
-fn body<const LONGEST: usize>(random: &mut Random) -> Body {
+fn content<const LONGEST: usize>(random: &mut Random) -> Content {
     let len = match random.below(10) {
         0 => 0,
         1 => random.below(LONGEST),
@@ -149,7 +150,8 @@ fn body<const LONGEST: usize>(random: &mut Random) -> Body {
     };
     let bytes = vec![random.number() as u8; len];
     let content_type = *random.pick(&["text/strange", "application/octet-stream"]);
-    Body::new(bytes, content_type).expect("a valid body")
+    let body = Body::new(bytes, content_type).expect("a valid body");
+    Content { body, head: random_head(random) }
 }
 
 fn settings(random: &mut Random) -> Settings {

@@ -6,7 +6,7 @@
 
 use crate::support::simulated_disk::{Op, SimulatedDisk};
 use crate::support::workload::{
-    OperationResult, View, Workload, WorkloadShape, body, clock_at, id, kinds,
+    OperationResult, View, Workload, WorkloadShape, clock_at, content, id, kinds,
 };
 use crate::support::{PATIENCE, seeds, small, wait_until};
 use requeue_disk::{Disk, DiskStore, Options, verify_on};
@@ -137,18 +137,18 @@ fn check_faults(times: u64, shape: WorkloadShape) {
 
 #[test]
 fn any_one_operation_may_fail() {
-    check_faults(1, WorkloadShape { steps: 90, ids: 25, body: body::<1500> });
+    check_faults(1, WorkloadShape { steps: 90, ids: 25, content: content::<1500> });
 }
 
 #[test]
 fn any_four_operations_in_a_row_may_fail() {
-    check_faults(4, WorkloadShape { steps: 60, ids: 25, body: body::<1500> });
+    check_faults(4, WorkloadShape { steps: 60, ids: 25, content: content::<1500> });
 }
 
 /// A failed write or sync destroys the blocks that it touches, including what was synced before.
 #[test]
 fn a_failed_write_may_destroy_its_blocks() {
-    let shape = WorkloadShape { steps: 90, ids: 25, body: body::<1500> };
+    let shape = WorkloadShape { steps: 90, ids: 25, content: content::<1500> };
     let mut count = 0;
     for seed in seeds("REQUEUE_FAULTS", 1) {
         let workload = Workload::random(seed, shape);
@@ -236,7 +236,7 @@ fn any_read_may_fail() {
     let mut count = 0;
     for seed in seeds("REQUEUE_FAULTS", 1) {
         let workload =
-            Workload::random(seed, WorkloadShape { steps: 60, ids: 25, body: body::<1500> });
+            Workload::random(seed, WorkloadShape { steps: 60, ids: 25, content: content::<1500> });
         // Each step is followed by many reads of everything, so not every one is tried.
         let stride = 1 + 34 * u64::from(std::env::var("REQUEUE_FAULTS").is_err());
         for times in [1, u64::MAX] {
@@ -253,7 +253,8 @@ fn any_read_may_fail() {
 
 #[test]
 fn any_read_may_fail_while_a_store_is_opened_verified_or_copied() {
-    let workload = Workload::random(3, WorkloadShape { steps: 120, ids: 40, body: body::<1500> });
+    let workload =
+        Workload::random(3, WorkloadShape { steps: 120, ids: 40, content: content::<1500> });
     let (clock, wall_clock) = clock_at(workload.now(0));
     let (whole, options) = (SimulatedDisk::new(), small(&wall_clock));
     let store = open(&whole, &options);
@@ -703,7 +704,7 @@ fn a_tick_that_does_not_fit_blocks_no_caller() {
         id: id("large"),
         when: "0 3 * * *".to_owned(),
         time_zone: "UTC".to_owned(),
-        body: Body::octets(vec![7; 30_000]).expect("a body"),
+        content: Body::octets(vec![7; 30_000]).expect("a body").into(),
         missed: Missed::One,
         next: now,
     };
@@ -713,7 +714,7 @@ fn a_tick_that_does_not_fit_blocks_no_caller() {
     tracked.disk.set_capacity(Some(tracked.disk.used() + 20_000));
     tracked.fill();
     let (body, priority) = (Body::octets(vec![7; 30_000]).expect("a body"), Priority::default());
-    let put = Some(TickJob { id: id("large"), body, priority });
+    let put = Some(TickJob { id: id("large"), content: body.into(), priority });
     let tick = Tick { kind: kinds().remove(1), id: id("large"), expected: now, next: now, put };
     let refused = block_on(tracked.store().tick(tick)).expect_err("there is no space");
     assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");

@@ -4,7 +4,7 @@
 //! is opened or when the damaged part is read; or it does no harm, and all contents are unchanged.
 
 use crate::support::simulated_disk::SimulatedDisk;
-use crate::support::workload::{Continuation, View, Workload, WorkloadShape, body, clock_at};
+use crate::support::workload::{Continuation, View, Workload, WorkloadShape, clock_at, content};
 use crate::support::{seeds, small};
 use requeue_disk::{Corrupt, Disk, DiskError, DiskStore};
 use requeue_jobs::StoreError;
@@ -31,7 +31,7 @@ enum Outcome {
 impl Closed {
     fn random(seed: u64) -> Closed {
         let workload =
-            Workload::random(seed, WorkloadShape { steps: 200, ids: 60, body: body::<600> });
+            Workload::random(seed, WorkloadShape { steps: 200, ids: 60, content: content::<600> });
         let disk = SimulatedDisk::new();
         let (clock, wall_clock) = clock_at(workload.now(0));
         let mut options = small(&wall_clock);

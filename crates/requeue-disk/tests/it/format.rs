@@ -12,8 +12,8 @@ use crate::support::simulated_disk::SimulatedDisk;
 use requeue::ManualClock;
 use requeue_disk::{Disk, DiskError, DiskStore, Options, Salvage, verify_on};
 use requeue_jobs::{
-    Body, Claim, Due, Fence, JobId, JobView, MemoryStore, Mode, Priority, Put, Receipt, Settings,
-    Settle, Settled, Settlement, Store, Timestamp, WallClock, WorkerName,
+    Body, Claim, Content, Due, Fence, JobId, JobView, MemoryStore, Mode, Priority, Put, Receipt,
+    Settings, Settle, Settled, Settlement, Store, Timestamp, WallClock, WorkerName,
 };
 use requeue_testkit::block_on;
 use std::fmt::Write;
@@ -90,7 +90,7 @@ fn tell(seen: &StoreContents, now: Timestamp, receipts: &[Receipt]) -> String {
                 schedule.time_zone,
                 schedule.missed,
                 schedule.next.as_millis(),
-                body(&schedule.body)
+                content(&schedule.content)
             )
             .unwrap();
         }
@@ -126,6 +126,16 @@ fn body(body: &Body) -> String {
     format!("{} \"{}\"", body.content_type(), body.bytes().escape_ascii())
 }
 
+fn content(content: &Content) -> String {
+    let Content { body, head } = content;
+    let mut text = self::body(body);
+    if let Some(envelope) = &head.envelope {
+        let bytes = envelope.bytes().escape_ascii();
+        write!(text, " with {} \"{bytes}\"", envelope.of_type()).unwrap();
+    }
+    text
+}
+
 fn tell_job(text: &mut String, job: &JobView) {
     write!(
         text,
@@ -138,7 +148,7 @@ fn tell_job(text: &mut String, job: &JobView) {
         job.deaths,
         job.created_at.as_millis(),
         job.updated_at.as_millis(),
-        body(job.body())
+        content(&job.version.content)
     )
     .unwrap();
     if let Some(lease) = &job.lease {
@@ -148,7 +158,7 @@ fn tell_job(text: &mut String, job: &JobView) {
     }
     if let Some(next) = &job.next {
         let (due, generation) = (next.due.as_millis(), next.generation.0);
-        write!(text, ", next due {due}, generation {generation}, {}", body(&next.content.body))
+        write!(text, ", next due {due}, generation {generation}, {}", content(&next.content))
             .unwrap();
         if next.priority > Priority::default() {
             write!(text, ", next priority {}", next.priority).unwrap();

@@ -5,8 +5,8 @@ use crate::support::simulated_disk::SimulatedDisk;
 use requeue_disk::{DiskStore, Options, verify_on};
 use requeue_jobs::limits::{MAX_BATCH, MAX_KINDS, MAX_RESTORED};
 use requeue_jobs::{
-    Body, Change, ChangeKind, Fence, Generation, JobId, Kind, Missed, Put, Restore, Schedule,
-    ScheduleCondition, Store, WallClock, transfer,
+    Body, Change, ChangeKind, Content, Fence, Generation, JobId, Kind, Missed, Put, Restore,
+    Schedule, ScheduleCondition, Store, WallClock, transfer,
 };
 use requeue_testkit::block_on;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn a_new_kind_takes_the_place_of_one_without_jobs() {
         id: ids[0].clone(),
         when: "every 90s".to_owned(),
         time_zone: String::new(),
-        body: Body::default(),
+        content: Content::default(),
         missed: Missed::One,
         next: wall_clock.now(),
     };

@@ -6,7 +6,7 @@
 use crate::support::recording_disk::{Cut, RecordingDisk, Stage};
 use crate::support::simulated_disk::SimulatedDisk;
 use crate::support::workload::{
-    Continuation, View, Workload, WorkloadShape, body, clock_at, id, kinds,
+    Continuation, View, Workload, WorkloadShape, clock_at, content, id, kinds,
 };
 use crate::support::{seeds, small};
 use requeue_disk::{Disk, DiskStore};
@@ -145,7 +145,7 @@ fn work(workload: &Workload, each: Box<dyn Fn(Cut) + Send + Sync>) -> RecordingD
     disk
 }
 
-const SHAPE: WorkloadShape = WorkloadShape { steps: 250, ids: 40, body: body::<3000> };
+const SHAPE: WorkloadShape = WorkloadShape { steps: 250, ids: 40, content: content::<3000> };
 
 /// The tables that were created after a manifest and before the next.
 fn made_after(names: &[String], made: &BTreeMap<String, u64>, manifest: u64) -> Vec<String> {

@@ -357,7 +357,7 @@ fn a_batch_that_is_too_large_is_sent_in_order_and_not_past_a_failure() {
     // Each body is six times as long in JSON: five of them fit into a request.
     let body = Body::new(vec![1; 1 << 20], "text/plain").unwrap();
     let puts = |count: usize| -> Vec<_> {
-        (0..count).map(|n| Put { body: body.clone(), ..put(&n.to_string()) }).collect()
+        (0..count).map(|n| Put { content: body.clone().into(), ..put(&n.to_string()) }).collect()
     };
     let done = |count: usize| {
         let one = r#"{"outcome":"created","generation":1}"#;

@@ -209,7 +209,8 @@ pub struct ClaimedView {
 impl From<ClaimedJob> for ClaimedView {
     fn from(job: ClaimedJob) -> Self {
         let ClaimedJob { receipt, version, attempt, lease_ends_at, created_at } = job;
-        let Version { content: Content { body: own }, due, priority, generation } = version;
+        let Version { content: Content { body: own, head: _ }, due, priority, generation } =
+            version;
         let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(&own);
         ClaimedView {
             receipt: receipt.to_string(),

@@ -358,7 +358,8 @@ impl From<&LeaseView> for LeaseJson {
 
 impl From<&Version> for SuccessorJson {
     fn from(version: &Version) -> Self {
-        let Version { content: Content { body: own }, due, priority, generation } = version;
+        let Version { content: Content { body: own, head: _ }, due, priority, generation } =
+            version;
         let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(own);
         SuccessorJson {
             body,

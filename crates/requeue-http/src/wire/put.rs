@@ -214,8 +214,9 @@ impl PutRequest {
             (_, true, _) => return Err(both("if_new", "if_new and if_generation")),
         };
         let PutRequest { body, body_text, body_base64, content_type, .. } = self;
-        let body = read_new_body("", BodyJson { body, body_text, body_base64, content_type })?;
-        Ok(Put { kind, id, body, due, priority, mode, condition })
+        let content =
+            read_new_body("", BodyJson { body, body_text, body_base64, content_type })?.into();
+        Ok(Put { kind, id, content, due, priority, mode, condition })
     }
 }
 
@@ -260,7 +261,8 @@ fn from_path_or_request<T: Clone>(
 impl From<Put> for PutRequest {
     /// Returns a request that contains kind and id.
     fn from(put: Put) -> Self {
-        let BodyJson { body, body_text, body_base64, content_type } = BodyJson::new(&put.body);
+        let BodyJson { body, body_text, body_base64, content_type } =
+            BodyJson::new(&put.content.body);
         let (due, delay) = match put.due {
             Due::Now => (None, None),
             Due::After(delay) => (None, Some(show_duration(delay))),

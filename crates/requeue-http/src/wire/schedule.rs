@@ -273,7 +273,7 @@ impl ScheduleRequest {
         context: &ParseContext,
     ) -> Result<ScheduleSpec, Problem> {
         spec.times = self.times(present, context)?;
-        spec.body = self.new_body(spec.body)?;
+        spec.content.body = self.new_body(spec.content.body)?;
         if let Some(priority) = self.priority {
             spec.priority = check("priority", Priority::new(priority.unwrap_or_default()))?;
         }
@@ -363,7 +363,8 @@ impl ScheduleRequest {
 impl From<&ScheduleSpec> for ScheduleRequest {
     /// Returns a request that sets every field.
     fn from(spec: &ScheduleSpec) -> Self {
-        let BodyJson { body, body_text, body_base64, content_type } = BodyJson::new(&spec.body);
+        let BodyJson { body, body_text, body_base64, content_type } =
+            BodyJson::new(&spec.content.body);
         let (cron, time_zone, every) = match &spec.times {
             ScheduleTimes::Cron { expression, time_zone } => {
                 (Some(expression.clone()), Some(Some(time_zone.clone())), None)
@@ -399,7 +400,7 @@ impl From<&ScheduleView> for ScheduleJson {
             }
             ScheduleTimes::Every(period) => (None, None, Some(show_duration(*period))),
         };
-        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(&spec.body);
+        let BodyJson { body, body_text, body_base64, .. } = BodyJson::new(&spec.content.body);
         ScheduleJson {
             kind: view.kind.as_str().to_owned(),
             id: view.id.as_str().to_owned(),
@@ -409,7 +410,7 @@ impl From<&ScheduleView> for ScheduleJson {
             body,
             body_text,
             body_base64,
-            content_type: spec.body.content_type().to_owned(),
+            content_type: spec.content.body.content_type().to_owned(),
             priority: spec.priority.get(),
             jitter: show_duration(spec.jitter),
             missed: spec.missed.into(),
@@ -438,7 +439,7 @@ impl ScheduleJson {
         };
         let ScheduleJson { body, body_text, body_base64, content_type, .. } = self;
         let content_type = Some(content_type);
-        spec.body = read_body("", BodyJson { body, body_text, body_base64, content_type })?;
+        spec.content.body = read_body("", BodyJson { body, body_text, body_base64, content_type })?;
         spec.priority = check("priority", Priority::new(self.priority))?;
         spec.jitter = context.duration("jitter", &self.jitter)?;
         spec.missed = self.missed.into();

@@ -1,6 +1,7 @@
 //! The builder of a put.
 
 use super::batcher::{Batcher, Call};
+use crate::content::Envelope;
 use crate::error::{Invalid, PutError};
 use crate::job::Body;
 use crate::names::{JobId, Kind};
@@ -103,10 +104,15 @@ impl PutJob {
     /// Sets the content type of the body (default `application/octet-stream`).
     pub fn content_type(mut self, content_type: &str) -> Self {
         self.put = self.put.and_then(|mut put| {
-            put.body = put.body.of_type(content_type)?;
+            put.content.body = put.content.body.of_type(content_type)?;
             Ok(put)
         });
         self
+    }
+
+    /// Attaches what a protocol needs to know of the message: bytes with a type. Handlers do not receive it.
+    pub fn envelope(self, envelope: Envelope) -> Self {
+        self.with(|put| put.content.head.change(|fields| fields.envelope = Some(envelope)))
     }
 
     /// Returns the put, for stores that can put it in another way. Fails if a name or the body is invalid.

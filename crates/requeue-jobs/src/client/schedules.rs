@@ -148,7 +148,7 @@ impl Jobs {
         let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
         let spec = ScheduleSpec::from_schedule(&self.find_schedule(&kind, &id).await?)?;
         let job = spec.job_at(&id, self.now())?;
-        let put = Put { priority: job.priority, ..Put::new(kind, job.id, job.body) };
+        let put = Put { priority: job.priority, ..Put::new(kind, job.id, job.content) };
         self.place(put).await.map_err(|error| match error {
             PutError::Store(error) => error.into(),
             other => ScheduleError::Put(other),

@@ -4,6 +4,7 @@ use super::occurrences::{Occurrences, Times, offset};
 use super::spec::{RuleError, ScheduleSpec, ScheduleTimes};
 use super::times::{CronTimes, CronTimesError};
 use super::{Missed, Schedule, TickJob};
+use crate::content::Content;
 use crate::error::{Invalid, PutError, StoreError};
 use crate::job::Body;
 use crate::limits::{MAX_DELAY, MAX_ID_LEN, MAX_SCHEDULE_JITTER, MIN_SCHEDULE_PERIOD};
@@ -114,7 +115,7 @@ impl ScheduleView {
             next_times: Vec::new(),
             problem: None,
         };
-        view.spec.body = schedule.body.clone();
+        view.spec.content = schedule.content.clone();
         let read = ScheduleSpec::from_schedule(schedule).map_err(ScheduleError::from);
         let times = read.and_then(|spec| {
             view.spec = spec;
@@ -141,7 +142,7 @@ impl ScheduleSpec {
         self.to_schedule(id.clone(), Schedule::NEVER).check()?;
         self.occurrences(kind, id)?;
         // Replacing the placeholders may make the body too long.
-        self.body_at(Timestamp::default())?;
+        self.content_at(Timestamp::default())?.check()?;
         Ok(())
     }
 
@@ -224,19 +225,21 @@ impl ScheduleSpec {
             true => JobId::new(format!("{}@{}", id.as_str(), rfc3339(time)))?,
             false => id.clone(),
         };
-        Ok(TickJob { id, body: self.body_at(time)?, priority: self.priority })
+        Ok(TickJob { id, content: self.content_at(time)?, priority: self.priority })
     }
 
-    fn body_at(&self, time: Timestamp) -> Result<Body, Invalid> {
-        let content_type = self.body.content_type();
+    fn content_at(&self, time: Timestamp) -> Result<Content, Invalid> {
+        let Content { body, head } = self.content.clone();
+        let content_type = body.content_type();
         let is_text = content_type.starts_with("text/") || content_type.contains("json");
-        match std::str::from_utf8(self.body.bytes()) {
+        let body = match std::str::from_utf8(body.bytes()) {
             Ok(text) if is_text && text.contains(TIME_PLACEHOLDER) => {
                 let bytes = text.replace(TIME_PLACEHOLDER, &rfc3339(time)).into_bytes();
-                Body::new(bytes, content_type)
+                Body::new(bytes, content_type)?
             }
-            _ => Ok(self.body.clone()),
-        }
+            _ => body,
+        };
+        Ok(Content { body, head })
     }
 }
 
@@ -285,16 +288,17 @@ mod tests {
             ("application/octet-stream", "{{scheduled_at}}", "{{scheduled_at}}"),
             ("text/plain", "{{later}}", "{{later}}"),
         ] {
-            spec.body = Body::new(text.as_bytes(), content_type).unwrap();
+            spec.content.body = Body::new(text.as_bytes(), content_type).unwrap();
             let job = spec.job_at(&id, time).unwrap();
-            assert_eq!((job.id.as_str(), job.body.bytes()), ("daily", expected.as_bytes()));
-            assert_eq!(job.body.content_type(), content_type);
+            assert_eq!((job.id.as_str(), job.content.body.bytes()), ("daily", expected.as_bytes()));
+            assert_eq!(job.content.body.content_type(), content_type);
         }
         spec.allow_overlap = true;
         let job = spec.job_at(&id, time).unwrap();
         assert_eq!(job.id.as_str(), "daily@2026-12-01T09:00:00Z");
 
-        spec.body = Body::new(TIME_PLACEHOLDER.repeat(1 << 16).into_bytes(), "text/plain").unwrap();
+        spec.content.body =
+            Body::new(TIME_PLACEHOLDER.repeat(1 << 16).into_bytes(), "text/plain").unwrap();
         let error = spec.check(&kind, &id).unwrap_err();
         assert!(error.to_string().contains("the body has 1310720 bytes"), "{error}");
     }

@@ -10,7 +10,7 @@
 //! ```
 
 use super::{Missed, Schedule};
-use crate::job::Body;
+use crate::content::Content;
 use crate::names::JobId;
 use crate::priority::Priority;
 use crate::time::Timestamp;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// use std::time::Duration;
 ///
 /// let mut report = ScheduleSpec::cron("0 9 * * MON-FRI", "Europe/Berlin");
-/// report.body = Body::new(*b"the daily report", "text/plain")?;
+/// report.content = Body::new(*b"the daily report", "text/plain")?.into();
 /// report.missed = Missed::Skip;
 ///
 /// let mut poll = ScheduleSpec::every(Duration::from_secs(90));
@@ -36,9 +36,9 @@ use std::time::Duration;
 pub struct ScheduleSpec {
     /// When it runs.
     pub times: ScheduleTimes,
-    /// The payload of the jobs. `{{scheduled_at}}` in a body of JSON or text is replaced by the time of
+    /// The content of the jobs. `{{scheduled_at}}` in a body of JSON or text is replaced by the time of
     /// the run, such as `2026-12-01T09:00:00Z`.
-    pub body: Body,
+    pub content: Content,
     /// The priority of the jobs (default 0).
     pub priority: Priority,
     /// The runs are up to this much later than the times, by an amount that depends on kind and id of
@@ -107,7 +107,7 @@ impl ScheduleSpec {
     fn new(times: ScheduleTimes) -> Self {
         ScheduleSpec {
             times,
-            body: Body::default(),
+            content: Content::default(),
             priority: Priority::default(),
             jitter: Duration::ZERO,
             missed: Missed::default(),
@@ -125,8 +125,8 @@ impl ScheduleSpec {
             ScheduleTimes::Cron { time_zone, .. } => time_zone.clone(),
             ScheduleTimes::Every(_) => String::new(),
         };
-        let (body, missed) = (self.body.clone(), self.missed);
-        Schedule { id, when: self.to_string(), time_zone, body, missed, next }
+        let (content, missed) = (self.content.clone(), self.missed);
+        Schedule { id, when: self.to_string(), time_zone, content, missed, next }
     }
 
     /// Returns the specification of a schedule that a store has kept. A cron expression is not checked.
@@ -141,7 +141,7 @@ impl ScheduleSpec {
             None if schedule.time_zone.is_empty() => ScheduleSpec::cron(times, "UTC"),
             None => ScheduleSpec::cron(times, &schedule.time_zone),
         };
-        (spec.body, spec.missed) = (schedule.body.clone(), schedule.missed);
+        (spec.content, spec.missed) = (schedule.content.clone(), schedule.missed);
         for option in parts {
             spec.read_option(option).ok_or_else(|| error(option))?;
         }
@@ -214,6 +214,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
     use super::*;
+    use crate::job::Body;
 
     fn id() -> JobId {
         JobId::new("report").unwrap()
@@ -223,7 +224,7 @@ mod tests {
     fn every_option_is_kept_in_the_rule() {
         let mut spec = ScheduleSpec::every(Duration::from_millis(90_500));
         for _ in 0..2 {
-            spec.body = Body::new(*b"hello", "text/plain").unwrap();
+            spec.content = Body::new(*b"hello", "text/plain").unwrap().into();
             spec.priority = Priority::new(5).unwrap();
             (spec.jitter, spec.catch_up) =
                 (Duration::from_secs(30), Some(Duration::from_millis(1)));

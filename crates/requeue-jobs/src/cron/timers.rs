@@ -67,7 +67,7 @@ mod tests {
                 let (kind, id) =
                     (Kind::new(kind.as_str()).unwrap(), JobId::new(id.as_str()).unwrap());
                 let put = timer_put(&kind, &id, now, now);
-                assert_eq!(schedule_of(&put.body), Some((kind, id)));
+                assert_eq!(schedule_of(&put.content.body), Some((kind, id)));
                 assert!(timers.insert(put.id.clone()), "{}", put.id.as_str());
             }
         }

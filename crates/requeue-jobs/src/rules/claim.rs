@@ -70,7 +70,7 @@ impl<S: JobTable> KindState<S> {
             && !room.is_used_up()
             && let Some((id, record)) = self.take_claimable(now)?
         {
-            let (bytes, all_bytes) = (record.newest().content.len(), record.body_bytes());
+            let (bytes, all_bytes) = (record.newest().content.len(), record.content_bytes());
             if !room.size.fits(bytes) {
                 self.table.put_back(id, record);
                 break;
@@ -278,7 +278,7 @@ impl<S: JobTable> KindState<S> {
                 && position.at <= now
                 && let Some((id, record)) = self.table.take_first(list)?
             {
-                *bytes = bytes.saturating_sub(record.body_bytes());
+                *bytes = bytes.saturating_sub(record.content_bytes());
                 if let Some((id, record)) = self.end_expired(id, record, now, &mut reaped.expired) {
                     self.table.keep(id, record);
                 }

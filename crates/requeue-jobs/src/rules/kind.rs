@@ -4,22 +4,22 @@
 
 use super::job_table::{JobTable, List};
 use super::merge::NewVersion;
+use super::numbers::{Counters, ReservedNumbers};
 use super::rate::RateUse;
 use super::record::{Record, Status, Successor};
 use crate::claim::{Change, ChangeKind, Changed, Reschedule};
 use crate::cron::{Schedule, Tick, TickJob, Ticked};
 use crate::error::{ChangeError, Invalid, PutError, StoreError};
 use crate::job::JobView;
-use crate::limits::{MAX_COUNTER, MAX_SCHEDULES, MAX_SCHEDULES_BYTES};
+use crate::limits::{MAX_SCHEDULES, MAX_SCHEDULES_BYTES};
 use crate::names::{JobId, Kind};
 use crate::put::{Condition, Mode, Placed, Put, PutOutcome};
 use crate::query::{Counts, KindView};
 use crate::receipt::{Fence, Generation};
-use crate::restore::check_counter;
 use crate::settings::Settings;
 use crate::time::{Due, Timestamp};
-use crate::version::{Content, Version};
-use std::collections::{BTreeMap, VecDeque};
+use crate::version::Version;
+use std::collections::BTreeMap;
 
 /// A schedule with a shorter body is stored without adding up those of all others.
 const COUNTED_SCHEDULE_LEN: usize = 1024;
@@ -39,50 +39,7 @@ pub struct KindState<S> {
     pub rate_use: RateUse,
     /// Its jobs.
     pub table: S,
-    reserved: Option<ReservedNumbers>,
-}
-
-/// Numbers that something else has assigned, for a store that shares its counters with other
-/// processes. Used with [`KindState::use_numbers`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReservedNumbers {
-    /// Distinct numbers, ascending. No other process uses them.
-    pub numbers: VecDeque<u64>,
-    /// Is added to a number to make a generation. `None`: generations are counted.
-    pub generation_offset: Option<i64>,
-    /// Is added to a number to make a fence. `None`: fences are counted.
-    pub fence_offset: Option<i64>,
-}
-
-impl ReservedNumbers {
-    /// How many numbers suffice for rules about this many jobs. Each put, settlement, change and import
-    /// uses up to two, for its generation and its [`seq`](Record::seq); and each claimed job and each
-    /// expired lease up to three, with its fence. A few more are for dead and done jobs that have to go.
-    pub fn enough_for(jobs: usize) -> usize {
-        3 * jobs + 4
-    }
-}
-
-/// The latest number of each sort. They outlive the jobs: no number is assigned twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    /// The latest [`Generation`].
-    pub generation: u64,
-    /// The latest [`Fence`].
-    pub fence: u64,
-    /// The latest [`seq`](Record::seq).
-    pub seq: u64,
-}
-
-impl Counters {
-    /// The higher ones of both.
-    pub(super) fn max(self, other: Counters) -> Counters {
-        Counters {
-            generation: self.generation.max(other.generation),
-            fence: self.fence.max(other.fence),
-            seq: self.seq.max(other.seq),
-        }
-    }
+    pub(super) reserved: Option<ReservedNumbers>,
 }
 
 impl<S> KindState<S> {
@@ -99,79 +56,9 @@ impl<S> KindState<S> {
         }
     }
 
-    /// Assigns these numbers as generations, fences and [`seq`](Record::seq) from now on, instead of
-    /// counting. They must [suffice](ReservedNumbers::enough_for).
-    pub fn use_numbers(&mut self, numbers: ReservedNumbers) {
-        self.reserved = Some(numbers);
-    }
-
     /// Returns the name of the kind.
     pub fn name(&self) -> &Kind {
         &self.name
-    }
-
-    /// Fails if the kind has assigned its last generation. Call it before anything changes.
-    pub(super) fn check_generation(&self) -> Result<(), Invalid> {
-        check_counter("the kind's generation", self.coming_generation())
-    }
-
-    /// Returns the next reserved number plus an offset, unless there is no offset.
-    fn reserved(&self, offset: impl Fn(&ReservedNumbers) -> Option<i64>) -> Option<u64> {
-        let reserved = self.reserved.as_ref()?;
-        let number = reserved.numbers.front().copied();
-        debug_assert!(number.is_some(), "too few numbers were reserved");
-        Some(number?.saturating_add_signed(offset(reserved)?))
-    }
-
-    /// Removes the reserved number if it was used, and otherwise returns `counted`.
-    fn used(&mut self, reserved: Option<u64>, counted: u64) -> u64 {
-        if let (Some(number), Some(numbers)) = (reserved, &mut self.reserved) {
-            numbers.numbers.pop_front();
-            return number;
-        }
-        counted
-    }
-
-    fn coming_generation(&self) -> u64 {
-        let reserved = self.reserved(|numbers| numbers.generation_offset);
-        reserved.unwrap_or(self.counters.generation.saturating_add(1))
-    }
-
-    /// Returns the next generation. Call [`check_generation`](KindState::check_generation) before.
-    pub(super) fn next_generation(&mut self) -> Generation {
-        let reserved = self.reserved(|numbers| numbers.generation_offset);
-        self.counters.generation = self.used(reserved, self.coming_generation());
-        Generation(self.counters.generation)
-    }
-
-    pub(super) fn next_seq(&mut self) -> u64 {
-        let reserved = self.reserved(|_| Some(0));
-        self.counters.seq = self.used(reserved, self.counters.seq + 1);
-        self.counters.seq
-    }
-
-    /// Returns the next fence. Fences rise strictly, also across restarts, unless the clock goes
-    /// back by more microseconds than jobs were claimed since.
-    pub(super) fn next_fence(&mut self, now: Timestamp) -> Fence {
-        let reserved = self.reserved(|numbers| numbers.fence_offset);
-        self.counters.fence = self.used(reserved, self.coming_fence(now));
-        Fence(self.counters.fence)
-    }
-
-    fn coming_fence(&self, now: Timestamp) -> u64 {
-        if let Some(fence) = self.reserved(|numbers| numbers.fence_offset) {
-            return fence;
-        }
-        // A clock that is far ahead, after the year 2112, must leave higher numbers.
-        let clock = now.as_millis().saturating_mul(1000).min(MAX_COUNTER / 2);
-        self.counters.fence.saturating_add(1).max(clock)
-    }
-
-    /// Returns how many fences are left. Fails if there are none.
-    pub(super) fn fences_left(&self, now: Timestamp) -> Result<usize, Invalid> {
-        let next = self.coming_fence(now);
-        check_counter("the kind's fence", next)?;
-        Ok(usize::try_from(MAX_COUNTER - next + 1).unwrap_or(usize::MAX))
     }
 
     /// Replaces the version of a pending job. A ready job that is put due now keeps its position.
@@ -209,9 +96,10 @@ impl<S> KindState<S> {
             let (what, limit) = ("schedules of a kind", MAX_SCHEDULES);
             return Err(Invalid::TooMany { what, count, limit });
         }
-        if schedule.body.len() > COUNTED_SCHEDULE_LEN {
+        if schedule.content.len() > COUNTED_SCHEDULE_LEN {
             let others = self.schedules.values().filter(|other| other.id != schedule.id);
-            let len = others.map(|other| other.body.len()).sum::<usize>() + schedule.body.len();
+            let len =
+                others.map(|other| other.content.len()).sum::<usize>() + schedule.content.len();
             let (field, limit) = ("the bodies of the kind's schedules", MAX_SCHEDULES_BYTES);
             if len > limit {
                 return Err(Invalid::TooLong { field, len, limit });
@@ -226,8 +114,9 @@ impl<S: JobTable> KindState<S> {
     /// Puts a job.
     pub fn put(&mut self, put: Put, now: Timestamp) -> Result<Placed, PutError> {
         let due = put.due.at(now)?;
+        put.content.check()?;
         self.check_generation()?;
-        let Put { kind, id, body, priority, mode, condition, .. } = put;
+        let Put { kind, id, content, due: _, priority, mode, condition } = put;
         let there = match condition {
             None => self.table.take(&id)?,
             Some(condition) => {
@@ -253,7 +142,7 @@ impl<S: JobTable> KindState<S> {
             }
         };
         // A done job that was taken out is not stored again: the new one replaces it.
-        let put = NewVersion { content: body.into(), due, priority };
+        let put = NewVersion { content, due, priority };
         Ok(match there.filter(|record| !record.is_done()) {
             None => self.create(id, put, mode, now),
             Some(record) => self.merge(id, record, put, mode, now),
@@ -338,11 +227,12 @@ impl<S: JobTable> KindState<S> {
         };
         // Before the schedule moves on: if the put is invalid, nothing changes.
         let due = Due::At(tick.expected).at(now)?;
+        job.content.check()?;
         self.check_generation()?;
         let there = self.table.take(&job.id)?.filter(|record| !record.is_done());
         move_on(&mut self.schedules);
-        let TickJob { id, body, priority } = job;
-        let (put, mode) = (NewVersion { content: body.into(), due, priority }, Mode::Replace);
+        let TickJob { id, content, priority } = job;
+        let (put, mode) = (NewVersion { content, due, priority }, Mode::Replace);
         Ok(Ticked::Put(match there {
             None => self.create(id, put, mode, now),
             Some(record) => self.merge(id, record, put, mode, now),
@@ -420,7 +310,10 @@ impl<S: JobTable> KindState<S> {
             due = now;
         }
         let put = NewVersion {
-            content: set.body.map_or(content, Content::from),
+            content: match set.body {
+                Some(body) => content.with_body(body),
+                None => content,
+            },
             due: set.due.map_or(Ok(due), |due| due.at(now))?,
             priority: set.priority.unwrap_or(priority),
         };

@@ -3,7 +3,8 @@
 use super::check_count;
 use super::claim::ClaimRoom;
 use super::job_table::JobTable;
-use super::kind::{Counters, KindState};
+use super::kind::KindState;
+use super::numbers::Counters;
 use super::rate::RateUse;
 use super::turns::Turns;
 use crate::claim::{Change, Changed, Claim, Claimed, Reaped, Settle, Settled};
@@ -189,6 +190,7 @@ impl<S: JobTable> Kinds<S> {
         }
         // Nor does an invalid put: kinds count towards a limit.
         put.due.at(now)?;
+        put.content.check()?;
         self.made(&put.kind)?.put(put, now)
     }
 

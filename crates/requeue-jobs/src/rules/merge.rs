@@ -1,10 +1,11 @@
 //! How a put changes the version that is there.
 
+use crate::content::Content;
 use crate::priority::Priority;
 use crate::put::Mode;
 use crate::receipt::Generation;
 use crate::time::Timestamp;
-use crate::version::{Content, Version};
+use crate::version::Version;
 
 /// What a put sets: a version without a generation.
 pub(super) struct NewVersion {

@@ -40,7 +40,7 @@ impl PageBuilder {
     /// Adds the next job of the list. Returns `false` if it does not fit: then the page is
     /// complete, and the next page begins with this job.
     pub fn add(&mut self, job: JobView) -> bool {
-        self.more |= self.jobs.len() >= self.limit || !self.size.admit(job.body_bytes());
+        self.more |= self.jobs.len() >= self.limit || !self.size.admit(job.content_bytes());
         if !self.more {
             self.jobs.push(job);
         }

@@ -138,9 +138,9 @@ impl Record {
         matches!(self.status, Status::Done(_))
     }
 
-    /// Returns the number of bytes in the body of the job, in that of its successor and in its
+    /// Returns the number of bytes in the content of the job, in that of its successor and in its
     /// result.
-    pub fn body_bytes(&self) -> usize {
+    pub fn content_bytes(&self) -> usize {
         let other = match &self.status {
             Status::Leased(lease) => {
                 lease.next.as_ref().map_or(0, |next| next.version.content.len())

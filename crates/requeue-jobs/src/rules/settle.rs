@@ -5,13 +5,14 @@ use super::job_table::{JobTable, List};
 use super::kind::KindState;
 use super::record::{Lease, Record, Status, Successor};
 use crate::claim::{Settle, Settled, Settlement};
+use crate::content::Content;
 use crate::error::{Invalid, SettleError};
 use crate::job::{Body, DoneView, kept_error};
 use crate::limits::{MAX_ACK_RESULT_LEN, MAX_BATCH_BYTES};
 use crate::names::JobId;
 use crate::settings::check_lease;
 use crate::time::{Due, Timestamp};
-use crate::version::{Content, Version};
+use crate::version::Version;
 use std::mem;
 
 impl<S: JobTable> KindState<S> {

@@ -26,7 +26,7 @@ fn id() -> JobId {
 }
 
 fn tick_job() -> TickJob {
-    TickJob { id: id(), body: Body::default(), priority: Priority::default() }
+    TickJob { id: id(), content: Body::default().into(), priority: Priority::default() }
 }
 
 /// Puts the job, due in ten seconds, but at most `max_wait` seconds after the first put.
@@ -124,7 +124,8 @@ fn a_tick_whose_put_is_rejected_does_not_advance_the_schedule() {
     let expected = at(0).saturating_add(MAX_DELAY + SECOND);
     let (when, time_zone) = (String::new(), String::new());
     let (body, missed) = (Body::default(), Missed::One);
-    let schedule = Schedule { id: id(), when, time_zone, body, missed, next: expected };
+    let schedule =
+        Schedule { id: id(), when, time_zone, content: body.into(), missed, next: expected };
     assert_eq!(state.set_schedule(&name, schedule, ScheduleCondition::Always), Ok(true));
     let next = expected.saturating_add(SECOND);
     let tick = Tick { kind: name, id: id(), expected, next, put: Some(tick_job()) };
@@ -294,7 +295,8 @@ fn a_schedule_does_not_advance_if_its_job_cannot_be_read() {
     let mut kind = failing();
     let (when, time_zone) = (String::new(), String::new());
     let (body, missed) = (Body::default(), Missed::One);
-    let schedule = Schedule { id: id(), when, time_zone, body, missed, next: at(1) };
+    let schedule =
+        Schedule { id: id(), when, time_zone, content: body.into(), missed, next: at(1) };
     kind.set_schedule(schedule).unwrap();
     let tick = || Tick {
         kind: Kind::new("k").unwrap(),
@@ -316,7 +318,7 @@ fn a_claim_and_a_reap_read_no_more_than_sixteen_mebibytes_of_expired_jobs() {
     let body = Body::octets(vec![7; 1 << 20]).unwrap();
     for number in 0..40 {
         let id = JobId::new(format!("{number:02}")).unwrap();
-        kind.put(Put { id, body: body.clone(), ..put_now() }, at(0)).unwrap();
+        kind.put(Put { id, content: body.clone().into(), ..put_now() }, at(0)).unwrap();
         claim(&mut kind, at(0));
     }
     let worker = WorkerName::new("w").unwrap();

@@ -172,7 +172,7 @@ impl<P: FnMut(TransferProgress)> Import<'_, P> {
             self.done.kept += 1;
             return Ok(());
         }
-        let bytes = job.body_bytes();
+        let bytes = job.content_bytes();
         if self.jobs.len() == BATCH || self.bytes + bytes > BATCH_BYTES {
             self.send().await?;
         }

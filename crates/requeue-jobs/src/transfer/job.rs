@@ -3,12 +3,13 @@
 use super::error::TransferError;
 use super::importable;
 use super::object::{ObjectReader, ObjectWriter};
+use crate::content::Content;
 use crate::job::{Body, DoneView, FailedAttempt, JobView, LeaseView};
-use crate::json::{BodyJson, state_by_name, state_name};
+use crate::json::{BodyJson, HeadJson, state_by_name, state_name};
 use crate::names::{JobId, Kind, WorkerName};
 use crate::priority::Priority;
 use crate::receipt::{Fence, Generation};
-use crate::version::{Content, Version};
+use crate::version::Version;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
@@ -123,8 +124,8 @@ pub(super) fn read_job(
 }
 
 fn write_version(object: ObjectWriter, version: &Version) -> ObjectWriter {
-    let Version { content: Content { body }, due, priority, generation } = version;
-    let mut object = write_body(object, body).time("due_ms", *due);
+    let Version { content, due, priority, generation } = version;
+    let mut object = write_content(object, content).time("due_ms", *due);
     if *priority != Priority::default() {
         object = object.with("priority", priority.get());
     }
@@ -132,15 +133,29 @@ fn write_version(object: ObjectWriter, version: &Version) -> ObjectWriter {
 }
 
 fn read_version(fields: &mut ObjectReader<'_>) -> Result<Version, TransferError> {
-    let (body, due) = (read_body(fields)?, fields.time("due_ms")?);
+    let (content, due) = (read_content(fields)?, fields.time("due_ms")?);
     let level: u8 = fields.find("priority")?.unwrap_or_default();
     let priority = Priority::new(level)
         .map_err(|error| fields.error("priority", level.to_string(), error.to_string()))?;
     let generation = Generation(fields.take("generation")?);
-    Ok(Version { content: Content { body }, due, priority, generation })
+    Ok(Version { content, due, priority, generation })
 }
 
-pub(super) fn write_body(object: ObjectWriter, body: &Body) -> ObjectWriter {
+pub(super) fn write_content(object: ObjectWriter, content: &Content) -> ObjectWriter {
+    let Content { body, head } = content;
+    let object = write_body(object, body);
+    if head.is_empty() { object } else { object.with("head", HeadJson::from(head)) }
+}
+
+pub(super) fn read_content(fields: &mut ObjectReader<'_>) -> Result<Content, TransferError> {
+    let (body, head) = (read_body(fields)?, fields.find::<HeadJson>("head")?.unwrap_or_default());
+    let head = head.into_head();
+    let head =
+        head.map_err(|error| fields.error(error.field, error.value, error.reason.to_string()))?;
+    Ok(Content { body, head })
+}
+
+fn write_body(object: ObjectWriter, body: &Body) -> ObjectWriter {
     let BodyJson { body, body_text, body_base64, content_type } = BodyJson::on_one_line(body);
     let object = object.with("content_type", content_type);
     match (body, body_text) {
@@ -150,7 +165,7 @@ pub(super) fn write_body(object: ObjectWriter, body: &Body) -> ObjectWriter {
     }
 }
 
-pub(super) fn read_body(fields: &mut ObjectReader<'_>) -> Result<Body, TransferError> {
+fn read_body(fields: &mut ObjectReader<'_>) -> Result<Body, TransferError> {
     let mut body =
         BodyJson { content_type: Some(fields.take("content_type")?), ..BodyJson::default() };
     let other = fields.has("body_text") || fields.has("body_base64");

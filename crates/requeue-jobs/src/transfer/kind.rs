@@ -2,7 +2,7 @@
 
 use super::error::TransferError;
 use super::importable;
-use super::job::{read_body, write_body};
+use super::job::{read_content, write_content};
 use super::object::{ObjectReader, ObjectWriter};
 use crate::cron::{Missed, Schedule};
 use crate::names::{JobId, Kind};
@@ -123,7 +123,7 @@ fn read_rate(mut fields: ObjectReader<'_>) -> Result<Rate, TransferError> {
 }
 
 pub(super) fn write_schedule(kind: &Kind, schedule: &Schedule) -> ObjectWriter {
-    let Schedule { id, when, time_zone, body, missed, next } = schedule;
+    let Schedule { id, when, time_zone, content, missed, next } = schedule;
     let missed = match missed {
         Missed::One => "one",
         Missed::Skip => "skip",
@@ -131,7 +131,7 @@ pub(super) fn write_schedule(kind: &Kind, schedule: &Schedule) -> ObjectWriter {
     };
     let line = ObjectWriter::with_type("schedule").with("kind", kind.as_str());
     let line = line.with("id", id.as_str()).with("when", when).with("time_zone", time_zone);
-    write_body(line, body).with("missed", missed).time("next_ms", *next)
+    write_content(line, content).with("missed", missed).time("next_ms", *next)
 }
 
 /// Reads the fields of a schedule line, except `type` and `kind`.
@@ -147,7 +147,7 @@ pub(super) fn read_schedule(fields: &mut ObjectReader<'_>) -> Result<Schedule, T
         id: fields.parse("id", JobId::new)?,
         when: fields.take("when")?,
         time_zone: fields.take("time_zone")?,
-        body: read_body(fields)?,
+        content: read_content(fields)?,
         missed,
         next: fields.time("next_ms")?,
     })

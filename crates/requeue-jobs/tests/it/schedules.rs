@@ -67,7 +67,7 @@ impl Env {
 
 fn hourly() -> ScheduleSpec {
     let mut spec = ScheduleSpec::cron("0 * * * *", "UTC");
-    spec.body = Body::new(*b"{{scheduled_at}}", "text/plain").unwrap();
+    spec.content.body = Body::new(*b"{{scheduled_at}}", "text/plain").unwrap();
     spec
 }
 
@@ -184,7 +184,7 @@ fn setting_the_same_schedule_again_keeps_a_run_that_is_due() {
     env.set(hourly());
     env.clock.advance(HOUR + SECOND);
     let mut spec = hourly();
-    spec.body = Body::new(*b"another body", "text/plain").unwrap();
+    spec.content.body = Body::new(*b"another body", "text/plain").unwrap();
     env.set(spec);
     env.tick();
     assert_eq!(env.work(), [("r".to_owned(), "another body".to_owned())]);

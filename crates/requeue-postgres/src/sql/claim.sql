@@ -14,7 +14,7 @@
 -- rows have an id and no place. Fails if another transaction has locked one of them for longer than `lock_timeout`.
 create function requeue._claim(of_test bigint, of_kind int, most int, of_lease bigint, of_nonce bigint, of_worker text, max_bytes bigint,
   mark_at bigint, mark_place bigint, lease_mark bigint, rescans boolean, acked text[], acked_fences bigint[], acked_nonces bigint[])
-returns table (id text, due bigint, generation bigint, attempts int, created_at bigint, fence bigint, content_type text, body bytea, place bigint)
+returns table (id text, due bigint, generation bigint, attempts int, created_at bigint, fence bigint, content_type text, body bytea, place bigint, head jsonb)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off set enable_sort = off
@@ -28,38 +28,38 @@ declare
   began timestamptz := clock_timestamp();
 begin
   if acked is not null then
-    return query select a, null::bigint, null::bigint, null::int, null::bigint, null::bigint, null::text, null::bytea, null::bigint
+    return query select a, null::bigint, null::bigint, null::int, null::bigint, null::bigint, null::text, null::bytea, null::bigint, null::jsonb
     from requeue._ack(of_kind, acked, acked_fences, acked_nonces) a;
   end if;
   select * into strict k from requeue.kind t where t.kind_id = of_kind;
   ends := now + coalesce(of_lease, k.lease);
   if k.paused then
-    return query select null::text, now, ends, 1, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
+    return query select null::text, now, ends, 1, null::bigint, null::bigint, null::text, null::bytea, null::bigint, null::jsonb;
     return;
   end if;
   if current_setting('SCHEMA.raised', true) is distinct from 'y' then perform requeue._raise_numbers(); end if;
   if k.is_near_limit or k.concurrency is not null or k.rate_jobs is not null then
-    return query select null::text, now, ends, 3, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
+    return query select null::text, now, ends, 3, null::bigint, null::bigint, null::text, null::bytea, null::bigint, null::jsonb;
     return;
   end if;
   if exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) between of_kind::bigint * 32 + 1 and of_kind::bigint * 32 + 9)
     or exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + 10 and j.at between lease_mark and now)
     or exists (select from requeue.job j where (j.kind_id::bigint * 32 + j.list) between of_kind::bigint * 32 + 11 and of_kind::bigint * 32 + 19)
   then
-    return query select null::text, now, ends, 2, null::bigint, null::bigint, null::text, null::bytea, null::bigint;
+    return query select null::text, now, ends, 2, null::bigint, null::bigint, null::text, null::bytea, null::bigint, null::jsonb;
     return;
   end if;
   loop
     return query
     with c as materialized (
-      select j.ctid, octet_length(j.body) as length from requeue.job j
+      select j.ctid, octet_length(j.body) + coalesce(j.heads_len, 0) as length from requeue.job j
       where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + 0 and j.at <= now and (j.at, j.place) > (mark_at, mark_place)
       order by j.at, j.place limit most for update skip locked)
     -- Numbers are taken after the rows are locked: fences of a job rise.
     update requeue.job j set list = 10, at = ends, due = j.at, fence = k.fence_offset + nextval('requeue.number'), nonce = of_nonce,
       claimed_at = now, updated_at = now, worker = of_worker
     from (select c.ctid, sum(c.length) over (rows unbounded preceding) as sum from c) f where j.ctid = f.ctid and f.sum <= max_bytes
-    returning j.id, j.due, j.generation, coalesce(j.attempts, 0), j.created_at, j.fence, j.content_type, j.body, j.place;
+    returning j.id, j.due, j.generation, coalesce(j.attempts, 0), j.created_at, j.fence, j.content_type, j.body, j.place, j.head;
     get diagnostics claimed = row_count;
     exit when claimed > 0 or mark_at = 0 or not rescans;
     mark_at := 0;
@@ -72,5 +72,5 @@ begin
     select j.at into next from requeue.job j where (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + 0 and j.at > now order by j.at limit 1;
   end if;
   return query select null::text, now, ends, 0, next, (extract(epoch from clock_timestamp() - began) * 1000000)::bigint, null::text,
-    null::bytea, null::bigint;
+    null::bytea, null::bigint, null::jsonb;
 end $$;

@@ -9,7 +9,7 @@ begin atomic
   select j.* from (
     select f.tid, f.id, sum(f.length) over (order by f.id rows unbounded preceding) - f.length as before from (
       select j.ctid as tid, j.id,
-        octet_length(j.body) + coalesce(octet_length(j.next_body), 0) + coalesce(octet_length(j.result), 0) as length
+        octet_length(j.body) + coalesce(j.heads_len, 0) + coalesce(octet_length(j.next_body), 0) + coalesce(octet_length(j.result), 0) as length
       from requeue.job j
       where j.kind_id = of_kind and j.id >= from_id and (not is_after or j.id > from_id) and (to_id is null or j.id < to_id)
         and j.list between first_list and last_list and j.at between first_at and last_at
@@ -28,7 +28,7 @@ begin atomic
     select f.tid, f.n, sum(f.length) over (order by f.n rows unbounded preceding) - f.length as before from (
       select t.tid, row_number() over (order by case when is_descending then -t.at else t.at end,
           case when is_descending then -t.place else t.place end) as n,
-        octet_length(t.body) + coalesce(octet_length(t.next_body), 0) + coalesce(octet_length(t.result), 0) as length
+        octet_length(t.body) + coalesce(t.heads_len, 0) + coalesce(octet_length(t.next_body), 0) + coalesce(octet_length(t.result), 0) as length
       from generate_series(first_list, last_list) l (number) cross join lateral (
         (select j.ctid as tid, j.* from requeue.job j where not is_descending and (j.kind_id::bigint * 32 + j.list) = of_kind::bigint * 32 + l.number
           and (j.at, j.place) >= (from_at, from_place) and (j.at, j.place) <= (to_at, to_place) order by j.at, j.place limit most)

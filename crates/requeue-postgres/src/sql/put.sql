@@ -4,16 +4,16 @@
 -- too late.
 create function requeue._new_jobs(of_kind int, generation_offset bigint, now bigint, longest bigint, ids text[], bodies bytea[],
   numbers bigint[], content_types text[], delays bigint[], dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[],
-  conditions smallint[])
+  conditions smallint[], heads jsonb[])
 returns table (kind_id int, list smallint, priority smallint, at bigint, place bigint, generation bigint, created_at bigint, id text,
-  content_type text, body bytea) language sql stable
+  content_type text, body bytea, head jsonb, heads_len int) language sql stable
 begin atomic
   select of_kind, coalesce(v.priority, 0::smallint), nullif(v.priority, 0::smallint),
     least(case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end,
       case when v.mode = 3 then now + v.wait else 9223372036854775807 end),
-    v.number, generation_offset + v.number, now, v.id, v.type, v.body
-  from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions)
-    v (id, body, number, type, delay, due, priority, mode, wait, condition)
+    v.number, generation_offset + v.number, now, v.id, v.type, v.body, v.head, requeue._heads_len(v.head, null)
+  from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions, heads)
+    v (id, body, number, type, delay, due, priority, mode, wait, condition, head)
   where v.condition is distinct from 3 and coalesce(v.delay, 0) <= longest and coalesce(v.due, 0) - now <= longest
   order by v.id collate "C";
 end;
@@ -27,7 +27,7 @@ create function requeue._put(of_test bigint, of_kind int, ids text[], bodies byt
   -- 0 replace, 1 earliest, 2 keep, 3 debounce
   modes smallint[], max_waits bigint[],
   -- 0 none, 1 if absent, 2 if new, 3 if generation
-  conditions smallint[], expected bigint[],
+  conditions smallint[], expected bigint[], heads jsonb[] default null,
   -- Whether the jobs are probably new.
   optimistic boolean default false)
 returns table (job_id text, outcome smallint, generation bigint) language plpgsql
@@ -60,17 +60,17 @@ begin
   if optimistic then
     -- `on conflict` costs a third of the insert. Without it, a job that exists undoes the others.
     begin
-      insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body)
+      insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body, head, heads_len)
       select s.* from requeue._new_jobs(of_kind, k.generation_offset, now, longest, ids, bodies, numbers, content_types, delays, dues,
-        priorities, modes, max_waits, conditions) s;
+        priorities, modes, max_waits, conditions, heads) s;
       get diagnostics made = row_count;
     exception when unique_violation then optimistic := false;
     end;
   end if;
   if not optimistic then
-    insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body)
+    insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body, head, heads_len)
     select s.* from requeue._new_jobs(of_kind, k.generation_offset, now, longest, ids, bodies, numbers, content_types, delays, dues,
-      priorities, modes, max_waits, conditions) s
+      priorities, modes, max_waits, conditions, heads) s
     on conflict (kind_id, id) do nothing;
     get diagnostics made = row_count;
   end if;
@@ -93,11 +93,11 @@ begin
   if made < cardinality(ids) then
     <<each>>
     for p in
-      select v.id, v.body, v.number, v.type, coalesce(v.priority, 0::smallint) as priority, coalesce(v.mode, 0) as mode, v.wait,
+      select v.id, v.body, v.head, v.number, v.type, coalesce(v.priority, 0::smallint) as priority, coalesce(v.mode, 0) as mode, v.wait,
         coalesce(v.condition, 0) as condition, v.expected,
         case when v.due is null then now + coalesce(v.delay, 0) else greatest(v.due, now) end as due
-      from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions, _put.expected)
-        v (id, body, number, type, delay, due, priority, mode, wait, condition, expected)
+      from unnest(ids, bodies, numbers, content_types, delays, dues, priorities, modes, max_waits, conditions, _put.expected,
+        heads) v (id, body, number, type, delay, due, priority, mode, wait, condition, expected, head)
       order by v.id collate "C"
     loop
       if p.due - now > longest then
@@ -124,8 +124,9 @@ begin
         end if;
         new_number := nextval('requeue.number');
         new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
-        insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body)
-        values (of_kind, p.priority, nullif(p.priority, 0), new_due, new_number, k.generation_offset + new_number, now, p.id, p.type, p.body)
+        insert into requeue.job (kind_id, list, priority, at, place, generation, created_at, id, content_type, body, head, heads_len)
+        values (of_kind, p.priority, nullif(p.priority, 0), new_due, new_number, k.generation_offset + new_number, now, p.id, p.type, p.body,
+          p.head, requeue._heads_len(p.head, null))
         on conflict do nothing;
         if found then
           made := made + 1;
@@ -170,14 +171,16 @@ begin
         new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
         update requeue.job t set list = p.priority, priority = nullif(p.priority, 0), at = new_due, place = new_number, due = null,
           generation = fresh, created_at = now, updated_at = null, attempts = null, deaths = null, floor = null, first_put_at = null,
-          claimed_at = null, worker = null, content_type = p.type, failures = null, body = p.body, result = null
+          claimed_at = null, worker = null, content_type = p.type, failures = null, body = p.body, head = p.head,
+          heads_len = requeue._heads_len(p.head, null), result = null
         where t.kind_id = of_kind and t.id = p.id;
         replaced := replaced + 1;
         return query select p.id::text, 0::smallint, fresh;
       elsif j.list = 20 then
         new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
         update requeue.job t set list = p.priority, priority = nullif(p.priority, 0), at = new_due, place = new_number, due = null,
-          generation = fresh, updated_at = now, attempts = null, floor = null, first_put_at = now, content_type = p.type, body = p.body
+          generation = fresh, updated_at = now, attempts = null, floor = null, first_put_at = now, content_type = p.type, body = p.body, head = p.head,
+          heads_len = requeue._heads_len(p.head, null)
         where t.kind_id = of_kind and t.id = p.id;
         revived := revived + 1;
         return query select p.id::text, 4::smallint, fresh;
@@ -189,7 +192,7 @@ begin
           else p.due end;
         rank := case when p.mode = 1 then greatest(j.next_priority, p.priority) else p.priority end;
         update requeue.job t set next_generation = fresh, next_due = new_due, next_put_at = coalesce(j.next_put_at, now),
-          next_priority = rank, next_content_type = p.type, next_body = p.body, updated_at = now,
+          next_priority = rank, next_content_type = p.type, next_body = p.body, next_head = p.head, heads_len = requeue._heads_len(t.head, p.head), updated_at = now,
           first_put_at = case when j.first_put_at = 0 and j.cancelled is null then now else j.first_put_at end
         where t.kind_id = of_kind and t.id = p.id;
         return query select p.id::text, 3::smallint, fresh;
@@ -209,7 +212,8 @@ begin
         rank := case when p.mode = 1 then greatest(j.priority, p.priority) else p.priority end;
         update requeue.job t set list = rank, priority = nullif(rank, 0), at = new_due, place = new_number, due = null,
           generation = fresh, updated_at = now, first_put_at = case when j.first_put_at = 0 then now else j.first_put_at end,
-          content_type = p.type, body = p.body
+          content_type = p.type, body = p.body, head = p.head,
+          heads_len = requeue._heads_len(p.head, null)
         where t.kind_id = of_kind and t.id = p.id;
         return query select p.id::text, 1::smallint, fresh;
       end if;
@@ -225,17 +229,18 @@ end $$;
 -- The same for the store, which has other things to do: fails if another transaction has locked one of the jobs for longer than
 -- `lock_timeout`.
 create function requeue._put_soon(of_test bigint, of_kind int, ids text[], bodies bytea[], content_types text[], delays bigint[],
-  dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[], conditions smallint[], expected bigint[], optimistic boolean)
+  dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[], conditions smallint[], expected bigint[], heads jsonb[],
+  optimistic boolean)
 returns table (job_id text, outcome smallint, generation bigint) language plpgsql
 set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' set plan_cache_mode = force_generic_plan as $$
 begin
   return query select * from requeue._put(of_test, of_kind, ids, bodies, content_types, delays, dues, priorities, modes, max_waits,
-    conditions, expected, optimistic);
+    conditions, expected, heads, optimistic);
 end $$;
 
 -- The same, but jobs that other transactions have locked are left out: their outcome is 9. Each job is put on its own.
 create function requeue._put_unlocked(of_test bigint, of_kind int, ids text[], bodies bytea[], content_types text[], delays bigint[],
-  dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[], conditions smallint[], expected bigint[])
+  dues bigint[], priorities smallint[], modes smallint[], max_waits bigint[], conditions smallint[], expected bigint[], heads jsonb[])
 returns table (job_id text, outcome smallint, generation bigint) language plpgsql
 set search_path = pg_catalog, pg_temp set lock_timeout = '2ms' as $$
 declare
@@ -245,7 +250,7 @@ begin
   for n in select u.n from unnest(ids) with ordinality u (id, n) order by u.id collate "C" loop
     begin
       return query select * from requeue._put(of_test, of_kind, ids[n:n], bodies[n:n], content_types[n:n], delays[n:n], dues[n:n],
-        priorities[n:n], modes[n:n], max_waits[n:n], conditions[n:n], expected[n:n]);
+        priorities[n:n], modes[n:n], max_waits[n:n], conditions[n:n], expected[n:n], heads[n:n]);
     exception when lock_not_available then
       if clock_timestamp() > ends then perform set_config('lock_timeout', '1ms', true); end if;
       return query select ids[n], 9::smallint, null::bigint;

@@ -13,7 +13,7 @@ declare
   k requeue.kind;
   j requeue.job;
   now bigint;
-  asked bigint; new_due bigint; new_number bigint; new_place bigint; fresh bigint; rank smallint;
+  asked bigint; new_due bigint; new_number bigint; new_place bigint; fresh bigint; rank smallint; new_head jsonb;
 begin
   if current_setting('SCHEMA.raised', true) is distinct from 'y' then perform requeue._raise_numbers(); end if;
   select * into k from requeue.kind t where t.name = kind_name;
@@ -44,6 +44,9 @@ begin
   fresh := k.generation_offset + new_number;
   rank := coalesce(new_priority, j.next_priority, j.priority, 0);
   j.due := coalesce(j.due, j.at);
+  new_head := case when j.next_generation is not null then j.next_head else j.head end;
+  -- The envelope belongs to the body.
+  if new_body is not null then new_head := nullif(new_head - 'envelope', '{}'); end if;
   if j.list between 10 and 19 then
     outcome := 'coalesced';
     update requeue.job t set next_generation = fresh, next_due = coalesce(asked, t.next_due, now),
@@ -51,18 +54,21 @@ begin
       first_put_at = case when t.first_put_at = 0 and t.cancelled is null then now else t.first_put_at end,
       next_content_type = case when new_body is not null then new_type when t.next_generation is not null then t.next_content_type
         else t.content_type end,
-      next_body = coalesce(new_body, t.next_body, t.body)
+      next_body = coalesce(new_body, t.next_body, t.body), next_head = new_head,
+      heads_len = requeue._heads_len(t.head, new_head)
     where t.kind_id = k.kind_id and t.id = job_id;
   elsif j.list = 20 and asked is null then
     outcome := 'updated';
     update requeue.job t set generation = fresh, updated_at = now, priority = nullif(rank, 0),
-      content_type = case when new_body is not null then new_type else t.content_type end, body = coalesce(new_body, t.body)
+      content_type = case when new_body is not null then new_type else t.content_type end, body = coalesce(new_body, t.body), head = new_head,
+      heads_len = requeue._heads_len(new_head, null)
     where t.kind_id = k.kind_id and t.id = job_id;
   elsif j.list = 20 then
     outcome := 'revived';
     update requeue.job t set list = rank, priority = nullif(rank, 0), at = asked, place = new_number, due = null, generation = fresh,
       updated_at = now, attempts = null, floor = null, first_put_at = now,
-      content_type = case when new_body is not null then new_type else t.content_type end, body = coalesce(new_body, t.body)
+      content_type = case when new_body is not null then new_type else t.content_type end, body = coalesce(new_body, t.body), head = new_head,
+      heads_len = requeue._heads_len(new_head, null)
     where t.kind_id = k.kind_id and t.id = job_id;
   else
     outcome := 'updated';
@@ -76,7 +82,8 @@ begin
     end if;
     update requeue.job t set list = rank, priority = nullif(rank, 0), at = new_due, place = new_place, due = null, generation = fresh,
       updated_at = now, first_put_at = case when t.first_put_at = 0 then now else t.first_put_at end,
-      content_type = case when new_body is not null then new_type else t.content_type end, body = coalesce(new_body, t.body)
+      content_type = case when new_body is not null then new_type else t.content_type end, body = coalesce(new_body, t.body), head = new_head,
+      heads_len = requeue._heads_len(new_head, null)
     where t.kind_id = k.kind_id and t.id = job_id;
   end if;
   insert into requeue.delta (kind_id, pending, dead, generation)

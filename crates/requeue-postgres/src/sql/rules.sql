@@ -22,14 +22,14 @@ set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_merg
   where j.id not in (select f.id from free f)
 $$;
 
--- Locks and returns the first jobs of each list that are due or whose lease has expired, `most` per list, and bodies of up
+-- Locks and returns the first jobs of each list that are due or whose lease has expired, `most` per list, and contents of up
 -- to `max_bytes` per list. Skips jobs that other transactions have locked.
 create function requeue._lock_claimable(of_test bigint, of_kind int, from_list int, most_pending int, most_leased int, max_bytes bigint)
 returns setof requeue.job language sql
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 begin atomic
   with c as materialized (
-    select l.list, j.ctid as tid, octet_length(j.body) + coalesce(octet_length(j.next_body), 0) as length, j.at, j.place
+    select l.list, j.ctid as tid, octet_length(j.body) + coalesce(j.heads_len, 0) + coalesce(octet_length(j.next_body), 0) as length, j.at, j.place
     from generate_series(from_list, 19) l (list)
     cross join lateral (
       select j.ctid, j.* from requeue.job j
@@ -84,7 +84,8 @@ begin
   return next;
 end $$;
 
--- Writes what became of locked jobs: deletes some, changes others and adds new ones. A body that is null stays as it is.
+-- Writes what became of locked jobs: deletes some, changes others and adds new ones. If a body is null, it stays as it is, with its
+-- head.
 -- Returns false if a new job exists already; the caller then rolls back and begins again. Fails if an open transaction is creating
 -- one of the new jobs, for longer than `lock_timeout`.
 create function requeue._write(of_kind int, deleted text[], are_new boolean[], JOB_ARGUMENTS) returns boolean language plpgsql
@@ -105,11 +106,13 @@ begin
       select l.ctid as tid, r.* from unnest(are_new, JOB_ARRAYS) r (is_new, JOB_COLUMNS)
       cross join lateral (select j.ctid from requeue.job j where j.kind_id = of_kind and j.id = r.id offset 0) l
       where not r.is_new)
-    update requeue.job j set JOB_CHANGES from u where j.ctid = u.tid;
+    update requeue.job j set JOB_CHANGES,
+      heads_len = requeue._heads_len(case when u.body is null then j.head else u.head end, u.next_head)
+    from u where j.ctid = u.tid;
   end if;
   if are_new && array[true] then
-    insert into requeue.job (kind_id, JOB_COLUMNS)
-    select of_kind, JOB_VALUES from unnest(are_new, JOB_ARRAYS) r (is_new, JOB_COLUMNS) where r.is_new
+    insert into requeue.job (kind_id, heads_len, JOB_COLUMNS)
+    select of_kind, requeue._heads_len(r.head, r.next_head), JOB_VALUES from unnest(are_new, JOB_ARRAYS) r (is_new, JOB_COLUMNS) where r.is_new
     on conflict do nothing;
     get diagnostics added = row_count;
   end if;

@@ -77,6 +77,17 @@ create table requeue.kind (
   backoff_jitter int not null default 20
 );
 
+-- How many bytes of a head count: those that the envelope has without base64. Anything else counts as it is written here, which is
+-- never less.
+create function requeue._head_len(head jsonb) returns int language sql immutable
+return case when head is null then 0 else octet_length((head - 'envelope')::text) - 2
+  + coalesce(octet_length(head #>> '{envelope,type}'), 0)
+  + coalesce(octet_length(head #>> '{envelope,base64}') / 4 * 3 - (head #>> '{envelope,base64}' like '%=')::int
+    - (head #>> '{envelope,base64}' like '%==')::int, 0) end;
+
+create function requeue._heads_len(head jsonb, next_head jsonb) returns int language sql immutable
+return case when coalesce(head, next_head) is not null then requeue._head_len(head) + requeue._head_len(next_head) end;
+
 -- A column that is null takes no space, and most jobs are waiting for their first attempt: what is usually equal to another column
 -- or zero is null then. Wide columns come first, so that there are no gaps.
 create table requeue.job (
@@ -121,6 +132,12 @@ create table requeue.job (
   body bytea not null,
   next_body bytea,
   result bytea,
+  -- The optional fields of the content, as exports have them, with escaped texts. Null if there are none.
+  head jsonb,
+  next_head jsonb,
+  -- How many bytes of both count, so that claims and pages need not read them for that: see `_heads_len`. Null if there are none. It is
+  -- not a generated column, because that makes every put and claim slower.
+  heads_len int,
   -- Almost no two entries of the indexes are equal: looking for some to merge would be in vain.
   primary key (kind_id, id) with (deduplicate_items = off)
 ) with (
@@ -184,6 +201,7 @@ create table requeue.schedule (
   time_zone text not null,
   content_type text,
   body bytea not null,
+  head jsonb,
   -- 0: one run, 1: none, 2: all.
   missed smallint not null,
   next bigint not null,

@@ -61,7 +61,7 @@ const CALLS: [(&str, Call); 9] = [
     ("tick", |of| {
         let next = Timestamp::from_millis(NEXT.as_millis() + 1);
         let (body, priority) = (Body::default(), Priority::default());
-        let put = Some(TickJob { id: id("ticked"), body, priority });
+        let put = Some(TickJob { id: id("ticked"), content: body.into(), priority });
         let tick = Tick { kind: of.kind.clone(), id: id("daily"), expected: NEXT, next, put };
         block_on(of.store.tick(tick)).map(drop)
     }),
@@ -114,7 +114,8 @@ impl Setting<'_> {
     fn set_schedule(&self, name: &str) -> Result<(), StoreError> {
         let (when, time_zone) = ("0 6 * * *".into(), "Europe/Berlin".into());
         let (body, missed) = (Body::default(), Missed::One);
-        let schedule = Schedule { id: id(name), when, time_zone, body, missed, next: NEXT };
+        let schedule =
+            Schedule { id: id(name), when, time_zone, content: body.into(), missed, next: NEXT };
         block_on(self.store.set_schedule(self.kind.clone(), schedule, Default::default())).map(drop)
     }
 }

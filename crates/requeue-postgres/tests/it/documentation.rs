@@ -103,7 +103,7 @@ fn roles_with_the_privileges_of_the_page_can_do_their_work_and_nothing_else() {
 
     let application = shop.client("shop");
     for allowed in [
-        "select requeue.put('mail', 'a', 'text', notify => true)",
+        r#"select requeue.put('mail', 'a', 'text', options => '{"notify": true}')"#,
         "select requeue.put('mail', 'b', '{}'::jsonb, delay => '1 hour')",
         "select requeue.put('mail', 'c', '\\x00'::bytea); select requeue.cancel('mail', 'c')",
     ] {

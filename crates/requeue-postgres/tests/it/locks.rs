@@ -201,7 +201,11 @@ fn a_run_of_a_schedule_whose_job_is_locked_is_unavailable_and_others_start() {
     let store = connect(&SERVER.url(), options);
     let (now, next) = (Timestamp::from_millis(1_000), Timestamp::from_millis(2_000));
     let tick = |name: &str| {
-        let job = TickJob { id: id(name), body: Body::default(), priority: Priority::default() };
+        let job = TickJob {
+            id: id(name),
+            content: Body::default().into(),
+            priority: Priority::default(),
+        };
         let (kind, expected, put) = (kind(), now, Some(job));
         block_on(store.tick(Tick { kind, id: id(name), expected, next, put }))
     };
@@ -210,7 +214,7 @@ fn a_run_of_a_schedule_whose_job_is_locked_is_unavailable_and_others_start() {
             id: id(name),
             when: "@hourly".to_owned(),
             time_zone: "UTC".to_owned(),
-            body: Body::default(),
+            content: Body::default().into(),
             missed: Missed::One,
             next: now,
         };

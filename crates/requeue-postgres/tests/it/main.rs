@@ -5,6 +5,7 @@
 mod bouncer;
 mod conformance;
 mod connections;
+mod contents;
 mod cuts;
 mod deadlocks;
 mod documentation;

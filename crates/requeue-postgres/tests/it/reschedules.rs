@@ -94,7 +94,7 @@ impl Fixture for InTransactionFixture {
 
 #[test]
 fn every_rule_of_a_reschedule_holds_in_a_transaction_of_the_application() {
-    let cases = conformance::cases().filter(|case| case.name.starts_with("reschedule::"));
+    let cases = conformance::cases().filter(|case| case.name.contains("reschedule"));
     let mut count = 0;
     for case in cases {
         block_on(case.run(InTransactionFixture::new()));
@@ -135,7 +135,7 @@ fn reschedule_has_all_options_in_sql() {
     };
     let of = |body: &str, content_type: &str| (body.to_owned(), content_type.to_owned());
     let first = view(&store, "a");
-    assert_eq!(run("'mail', 'a', priority => 7"), "updated");
+    assert_eq!(run(r#"'mail', 'a', options => '{"priority": 7}'"#), "updated");
     assert_eq!(
         (view(&store, "a").version.due, view(&store, "a").version.priority.get()),
         (first.version.due, 7)
@@ -143,19 +143,26 @@ fn reschedule_has_all_options_in_sql() {
     assert_eq!(view(&store, "a").version.content.body, first.version.content.body);
     assert_eq!(run("'mail', 'a', 'text'"), "updated");
     assert_eq!(body("a"), of("text", "text/plain"));
-    assert_eq!(run("'mail', 'a', '{\"a\": 1}'::jsonb"), "updated");
-    assert_eq!(body("a"), of("{\"a\": 1}", "application/json"));
+    assert_eq!(run(r#"'mail', 'a', '{"a": 1}'::jsonb"#), "updated");
+    assert_eq!(body("a"), of(r#"{"a": 1}"#, "application/json"));
     assert_eq!(run("'mail', 'a', 'x'::bytea"), "updated");
     assert_eq!(body("a"), of("x", "application/octet-stream"));
-    assert_eq!(run("'mail', 'a', 'y'::bytea, content_type => 'image/png'"), "updated");
+    assert_eq!(
+        run(r#"'mail', 'a', 'y'::bytea, options => '{"content_type": "image/png"}'"#),
+        "updated"
+    );
     assert_eq!(body("a"), of("y", "image/png"));
-    assert_eq!(run("'mail', 'a', delay => '0 s', notify => true"), "updated");
+    assert_eq!(run(r#"'mail', 'a', delay => '0 s', options => '{"notify": true}'"#), "updated");
     assert_eq!((view(&store, "a").state, body("a")), (JobState::Ready, of("y", "image/png")));
     assert_eq!(run("'mail', 'a', due => '2030-01-01Z'"), "updated");
     assert_eq!(view(&store, "a").version.due.as_millis(), 1_893_456_000_000);
-    assert_eq!(run("'mail', 'a', priority => 1, if_generation => 1"), "other_generation");
+    let of_generation = |generation: u64| {
+        let options = format!(r#"{{"priority": 1, "if_generation": {generation}}}"#);
+        run(&format!("'mail', 'a', options => '{options}'"))
+    };
+    assert_eq!(of_generation(1), "other_generation");
     let Generation(newest) = view(&store, "a").version.generation;
-    assert_eq!(run(&format!("'mail', 'a', priority => 1, if_generation => {newest}")), "updated");
+    assert_eq!(of_generation(newest), "updated");
     assert_eq!(run("'mail', 'absent', delay => '1 h'"), "absent");
     assert_eq!(run("'other', 'a', delay => '1 h'"), "absent");
     assert_eq!(run("'mail', 'a', delay => '0 s'"), "updated");
@@ -178,24 +185,24 @@ fn every_invalid_argument_of_reschedule_is_a_clear_error_and_changes_nothing() {
     put_all(&store, vec![put_after("a", LONG)]);
     let before = view(&store, "a");
     let cases = [
-        ("'', 'a', priority => 1", "kind '' must have 1 to 128 characters"),
-        ("null, 'a', priority => 1", "kind NULL must have 1 to 128 characters"),
-        ("'requeue.x', 'a', priority => 1", "kind 'requeue.x' is reserved"),
-        ("'mail', '', priority => 1", "the id must not be empty"),
-        ("'mail', null, priority => 1", "the id must not be empty"),
+        ("'', 'a', 'x'", "kind '' must have 1 to 128 characters"),
+        ("null, 'a', 'x'", "kind NULL must have 1 to 128 characters"),
+        ("'requeue.x', 'a', 'x'", "kind 'requeue.x' is reserved"),
+        ("'mail', '', 'x'", "the id must not be empty"),
+        ("'mail', null, 'x'", "the id must not be empty"),
         ("'mail', 'a'", "nothing to change: set delay, due, priority or body"),
-        ("'mail', 'a', null::jsonb, if_generation => 1", "nothing to change"),
-        ("'mail', 'a', content_type => 'x/y'", "nothing to change"),
-        ("'mail', 'a', priority => 1, content_type => 'x/y'", "content_type belongs to the body"),
+        (r#"'mail', 'a', null::jsonb, options => '{"if_generation": 1}'"#, "nothing to change"),
+        (r#"'mail', 'a', options => '{"content_type": "x/y"}'"#, "nothing to change"),
+        (
+            r#"'mail', 'a', options => '{"priority": 1, "content_type": "x/y"}'"#,
+            "content_type belongs to the body",
+        ),
         ("'mail', 'a', repeat('x', 1048577)", "the body has 1048577 bytes; the limit is 1048576"),
-        ("'mail', 'a', 'x', content_type => repeat('x', 129)", "the content type has 129 bytes"),
         ("'mail', 'a', delay => '1 s', due => now()", "delay and due exclude each other"),
         ("'mail', 'a', delay => '-1 s'", "it must not be negative"),
         ("'mail', 'a', delay => '11 years'", "the limit is 316224000000 (ten years)"),
         ("'mail', 'a', due => now() + '11 years'", "the limit is 316224000000 (ten years)"),
         ("'mail', 'a', due => '-infinity'", "must not be infinite"),
-        ("'mail', 'a', priority => 10", "the priority is 10; the range is 0 to 9"),
-        ("'mail', 'a', priority => 65536", "the priority is 65536; the range is 0 to 9"),
     ];
     for (arguments, message) in cases {
         let failed = app.try_run(&format!("select {schema}.reschedule({arguments})"));

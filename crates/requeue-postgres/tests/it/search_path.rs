@@ -114,8 +114,8 @@ fn applications_put_and_cancel_under_a_hostile_path() {
             "updated"
         );
         assert_eq!(run("select outcome from S.put('mail', 'a', 'x'::pg_catalog.bytea)"), "updated");
-        let all = "kind => 'mail', id => 'a', body => 'x', delay => '1 s', priority => 3, mode => 'debounce', max_wait => '1 h', \
-                   condition => 'if_generation', generation => 1, content_type => 'text/x', notify => true";
+        let all = "kind => 'mail', id => 'a', body => 'x', delay => '1 s', options => '{\"priority\": 3, \
+                   \"mode\": \"debounce\", \"max_wait\": \"1 h\", \"if_generation\": 1, \"content_type\": \"text/x\", \"notify\": true}'";
         assert_eq!(run(&format!("select outcome from S.put({all})")), "other_generation");
         assert_eq!(run("select S.cancel('mail', 'a')"), "removed");
     }

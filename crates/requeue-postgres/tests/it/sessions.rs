@@ -15,7 +15,8 @@ fn a_call_that_panics_leaves_no_open_transaction_behind() {
     put_all(&store, vec![put_after("first", LONG)]);
     let (when, time_zone) = ("0 6 * * *".into(), "Europe/Berlin".into());
     let (body, missed) = (Body::default(), Missed::One);
-    let schedule = Schedule { id: id("daily"), when, time_zone, body, missed, next: NEXT };
+    let schedule =
+        Schedule { id: id("daily"), when, time_zone, content: body.into(), missed, next: NEXT };
     block_on(store.set_schedule(kind(), schedule, Default::default())).expect("the server is up");
 
     let change = |to: &str| {

@@ -23,22 +23,29 @@ fn put_has_all_options_of_a_put() {
     let (store, schema, app) = start();
     let put = |arguments: &str| app.run(&format!("select outcome from {schema}.put({arguments})"));
     assert_eq!(put("'mail', 'text', 'hello'"), "created");
-    assert_eq!(put("'mail', 'json', '{\"a\": 1}'::jsonb"), "created");
-    assert_eq!(put("'mail', 'bytes', '\\x00ff'::bytea, content_type => 'image/png'"), "created");
-    assert_eq!(put("'mail', 'text', 'again', delay => '1 hour', priority => 5"), "updated");
+    assert_eq!(put(r#"'mail', 'json', '{"a": 1}'::jsonb"#), "created");
     assert_eq!(
-        put("'mail', 'text', 'earlier', mode => 'earliest', delay => '1 minute'"),
-        "updated"
+        put("'mail', 'bytes', '\\x00ff'::bytea, options => '{\"content_type\": \"image/png\"}'"),
+        "created"
     );
-    assert_eq!(put("'mail', 'text', 'kept', mode => 'keep'"), "kept");
-    let wait = "mode => 'debounce', delay => '2 hours', max_wait => '3 hours'";
-    assert_eq!(put(&format!("'mail', 'text', 'debounced', {wait}")), "updated");
-    assert_eq!(put("'mail', 'text', 'x', condition => 'if_absent'"), "exists");
-    assert_eq!(put("'mail', 'text', 'x', condition => 'if_new'"), "exists");
-    let wrong = "condition => 'if_generation', generation => 1000000";
-    assert_eq!(put(&format!("'mail', 'text', 'x', {wrong}")), "other_generation");
+    let with =
+        |arguments: &str, options: &str| put(&format!("{arguments}, options => '{options}'"));
+    assert_eq!(with("'mail', 'text', 'again', delay => '1 hour'", r#"{"priority": 5}"#), "updated");
+    let earlier = "'mail', 'text', 'earlier', delay => '1 minute'";
+    assert_eq!(with(earlier, r#"{"mode": "earliest"}"#), "updated");
+    assert_eq!(with("'mail', 'text', 'kept'", r#"{"mode": "keep"}"#), "kept");
+    for wait in ["3 hours", "3h", "180m", "2h 60m", "03:00:00", "3600000ms", "1d"] {
+        let wait = format!(r#"{{"mode": "debounce", "max_wait": "{wait}"}}"#);
+        assert_eq!(with("'mail', 'text', 'debounced', delay => '2 hours'", &wait), "updated");
+    }
+    assert_eq!(with("'mail', 'text', 'x'", r#"{"if_absent": true}"#), "exists");
+    assert_eq!(with("'mail', 'text', 'x'", r#"{"if_new": true}"#), "exists");
+    assert_eq!(with("'mail', 'text', 'x'", r#"{"if_generation": 1000000}"#), "other_generation");
+    let unset = r#"{"if_generation": null, "if_absent": false, "priority": null, "mode": null}"#;
+    assert_eq!(with("'mail', 'text', 'debounced'", unset), "updated");
+    assert_eq!(put("'mail', 'text', 'debounced', options => null"), "updated");
     assert_eq!(put("'mail', 'due', 'x', due => now() + '1 day'"), "created");
-    assert_eq!(put("'mail', 'past', 'x', due => '1900-01-01', notify => true"), "created");
+    assert_eq!(with("'mail', 'past', 'x', due => '1900-01-01'", r#"{"notify": true}"#), "created");
 
     let view = |name: &str| {
         let view = block_on(store.get(kind(), id(name))).expect("the server is up");
@@ -51,7 +58,7 @@ fn put_has_all_options_of_a_put() {
     );
     assert_eq!(
         (view("json").body().bytes(), view("json").body().content_type()),
-        (&b"{\"a\": 1}"[..], "application/json")
+        (&br#"{"a": 1}"#[..], "application/json")
     );
     assert_eq!(
         (view("bytes").body().bytes(), view("bytes").body().content_type()),
@@ -77,24 +84,12 @@ fn every_invalid_argument_of_put_is_a_clear_error_and_changes_nothing() {
         (&long_id, "the id has 513 bytes; the limit is 512"),
         ("'mail', 'a', null::text", "the body must not be null"),
         ("'mail', 'a', repeat('x', 1048577)", "the body has 1048577 bytes; the limit is 1048576"),
-        ("'mail', 'a', 'x', content_type => repeat('x', 129)", "the content type has 129 bytes"),
         ("'mail', 'a', 'x', '1 s', now()", "delay and due exclude each other"),
         ("'mail', 'a', 'x', delay => '-1 s'", "it must not be negative"),
         ("'mail', 'a', 'x', delay => '11 years'", "the limit is 316224000000 (ten years)"),
         ("'mail', 'a', 'x', due => now() + '11 years'", "the limit is 316224000000 (ten years)"),
         ("'mail', 'a', 'x', due => 'infinity'", "must not be infinite"),
         ("'mail', 'a', 'x', due => '-infinity'", "must not be infinite"),
-        ("'mail', 'a', 'x', priority => 10", "the priority is 10; the range is 0 to 9"),
-        ("'mail', 'a', 'x', priority => -1", "the priority is -1; the range is 0 to 9"),
-        ("'mail', 'a', 'x', priority => null", "the range is 0 to 9"),
-        ("'mail', 'a', 'x', mode => 'soon'", "mode 'soon' must be replace"),
-        ("'mail', 'a', 'x', mode => null", "mode NULL must be replace"),
-        ("'mail', 'a', 'x', mode => 'debounce'", "which requires it"),
-        ("'mail', 'a', 'x', max_wait => '1 s'", "max_wait belongs to the mode debounce"),
-        ("'mail', 'a', 'x', mode => 'debounce', max_wait => '-1 s'", "it must not be negative"),
-        ("'mail', 'a', 'x', condition => 'if_blue'", "condition 'if_blue' must be if_absent"),
-        ("'mail', 'a', 'x', condition => 'if_generation'", "which requires it"),
-        ("'mail', 'a', 'x', generation => 5", "generation belongs to the condition"),
     ];
     for (arguments, message) in cases {
         let failed = app.try_run(&format!("select {schema}.put({arguments})"));
@@ -104,6 +99,91 @@ fn every_invalid_argument_of_put_is_a_clear_error_and_changes_nothing() {
     }
     assert_eq!(block_on(store.kinds()).expect("the server is up"), []);
     assert_eq!(app.run(&format!("select count(*) from {schema}.job")), "0");
+}
+
+#[test]
+fn every_invalid_option_is_an_error_that_names_the_option_the_value_and_what_is_allowed() {
+    let (store, schema, app) = start();
+    let long_type = format!(r#"{{"content_type": "{}"}}"#, "x".repeat(129));
+    let of_put = "the options are priority, mode, max_wait, if_absent, if_new, if_generation, content_type, notify";
+    let cases = [
+        ("5", r#"options is 5; it must be an object such as {"priority": 5}"#),
+        ("[{}]", "options is [{}]; it must be an object"),
+        (
+            r#"{"colour": "blue"}"#,
+            &format!(r#"option colour is "blue"; there is no such option: {of_put}"#),
+        ),
+        (r#"{"delay": "1m"}"#, of_put),
+        (r#"{"envelope": {"type": "a", "base64": ""}}"#, of_put),
+        (r#"{"priority": 10}"#, "option priority is 10; it must be an integer from 0 to 9"),
+        (r#"{"priority": -1}"#, "option priority is -1; it must be"),
+        (r#"{"priority": 1.5}"#, "option priority is 1.5; it must be"),
+        (r#"{"priority": "5"}"#, r#"option priority is "5"; it must be"#),
+        (
+            r#"{"mode": "soon"}"#,
+            r#"option mode is "soon"; it must be "replace", "earliest", "keep" or "debounce""#,
+        ),
+        (r#"{"mode": 1}"#, "option mode is 1; it must be"),
+        (r#"{"mode": "debounce"}"#, "max_wait belongs to the mode debounce, which requires it"),
+        (r#"{"max_wait": "1s"}"#, "max_wait belongs to the mode debounce, which requires it"),
+        (
+            r#"{"mode": "debounce", "max_wait": "-1s"}"#,
+            r#"option max_wait is "-1s"; it must be a duration, such as "90s" or "1 hour 30 minutes""#,
+        ),
+        (r#"{"mode": "debounce", "max_wait": "90"}"#, r#"option max_wait is "90"; it must be"#),
+        (r#"{"mode": "debounce", "max_wait": 90}"#, "option max_wait is 90; it must be"),
+        (r#"{"mode": "debounce", "max_wait": ""}"#, r#"option max_wait is ""; it must be"#),
+        (r#"{"mode": "debounce", "max_wait": "soon"}"#, r#"option max_wait is "soon"; it must be"#),
+        (r#"{"mode": "debounce", "max_wait": "999999999999 years"}"#, "it must be a duration"),
+        (r#"{"if_absent": "true"}"#, r#"option if_absent is "true"; it must be true or false"#),
+        (r#"{"if_new": 1}"#, "option if_new is 1; it must be true or false"),
+        (r#"{"notify": {}}"#, "option notify is {}; it must be true or false"),
+        (
+            r#"{"if_generation": true}"#,
+            "option if_generation is true; it must be an integer from 0 to 9007199254740991",
+        ),
+        (r#"{"if_generation": -1}"#, "option if_generation is -1; it must be"),
+        (
+            r#"{"if_generation": 9007199254740992}"#,
+            "option if_generation is 9007199254740992; it must be",
+        ),
+        (
+            r#"{"if_generation": 1e30}"#,
+            "option if_generation is 1000000000000000000000000000000; it must be",
+        ),
+        (
+            r#"{"if_absent": true, "if_new": true}"#,
+            "if_absent, if_new and if_generation exclude each other",
+        ),
+        (
+            r#"{"if_generation": 1, "if_new": true}"#,
+            "if_absent, if_new and if_generation exclude each other",
+        ),
+        (&long_type, "it must be a text of at most 128 bytes"),
+        (
+            r#"{"content_type": 1}"#,
+            "option content_type is 1; it must be a text of at most 128 bytes",
+        ),
+    ];
+    for (options, message) in cases {
+        for body in ["'x'", "'{}'::jsonb", "'x'::bytea"] {
+            let call = format!("select {schema}.put('mail', 'a', {body}, options => '{options}')");
+            let (code, text) = app.try_run(&call).expect_err(options);
+            assert!(text.starts_with("put: ") && text.contains(message), "{options}: {text}");
+            assert_eq!(code, "22023", "{options}: {text}");
+        }
+    }
+    for (options, message) in [
+        (r#"{"mode": "keep"}"#, "the options are priority, if_generation, content_type, notify"),
+        (r#"{"priority": 65536}"#, "option priority is 65536; it must be an integer from 0 to 9"),
+        (r#"{"if_generation": "1"}"#, r#"option if_generation is "1"; it must be an integer"#),
+    ] {
+        let call = format!("select {schema}.reschedule('mail', 'a', 'x', options => '{options}')");
+        let (code, text) = app.try_run(&call).expect_err(options);
+        assert!(text.starts_with("reschedule: ") && text.contains(message), "{options}: {text}");
+        assert_eq!(code, "22023", "{options}: {text}");
+    }
+    assert_eq!(block_on(store.kinds()).expect("the server is up"), []);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 -- `ageing` since it was due or its lease expired.
 --
 -- ARGV    now or ''; max. number of jobs; lease in milliseconds or '' (the kind's); nonce (8 bytes);
---         worker; max. number of expired leases to end whose jobs cannot be claimed; max. bytes of bodies
+--         worker; max. number of expired leases to end whose jobs cannot be claimed; max. bytes of contents
 -- Reply   now; end of the leases; fence of the first job (the others count up from it; above the limit:
 --         no fence is left, and there are no jobs); milliseconds
 --         until more may be claimable (-1 never, -2 not determined, -3 now, but the next job would exceed
@@ -41,11 +41,11 @@ for n = 1, #found, 2 * GROUP do
   local group = {}
   for i = n, math.min(n + 2 * GROUP, #found) - 1, 2 do group[#group + 1] = found[i] end
   for _, record in ipairs(call('HMGET', JOB, unpack(group))) do
-    local bytes = body_bytes(record)
+    local bytes = content_bytes(record)
     cut_off = bytes > left
     if cut_off then break end
     left = left - bytes
-    records[#records + 1] = record and bytes == 0 and #record > MAX_BODY and #record or record
+    records[#records + 1] = record and #record > MAX_RECORD and #record or record
   end
   if cut_off then break end
 end

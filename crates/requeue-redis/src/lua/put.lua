@@ -7,7 +7,7 @@
 --         if they differ: due time in milliseconds; 0 or negative: delay from now, negated
 --         if they differ: mode and condition: '' or MODE[MAX_WAIT][CONDITION[GENERATION]]; MODE is r replace,
 --         e earliest, k keep or d debounce; CONDITION is a if-absent, n if-new or g if-generation
---         content: flags, content type, body
+--         content
 -- Reply   0 if the kind is not registered and nothing was done. Otherwise: the generation before the
 --         call; one letter per job; a number for each letter of the second group.
 --         C created, U updated, O coalesced, R revived: the job has the next generation

@@ -3,7 +3,7 @@
 -- ARGV    now or ''; max. bytes (but at least one schedule); then ids
 -- Reply   for each id that was examined: the schedule; '' if there is none; of one that is too long: its length
 -- State   unchanged
-local MAX_SCHEDULE = 1050767
+local MAX_SCHEDULE = 1067223
 local values, size, max = {}, 0, tonumber(ARGV[2])
 for i = 3, #ARGV do
   local value = call('HGET', SCHEDULES, ARGV[i]) or ''

@@ -4,7 +4,7 @@
 --         id; fence and nonce (15 bytes)
 --         action: a ack, w ack with a result, r retry, b bury, q requeue, l release, e extend
 --         milliseconds of the delay or of the lease; '' the kind's backoff or lease
---         error; or the result: flags, content type, body; or ''
+--         error; or the result, as a content; or ''
 --         how much of the jitter to subtract, in 65536ths
 -- Reply   one letter per job, then one number for each R and E: A acked or requeued; R retry, and the due
 --         time; D dead; F released; E extended, and the end of the lease; X was cancelled; L lease lost;

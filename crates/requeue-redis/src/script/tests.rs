@@ -6,14 +6,14 @@ mod flags;
 mod headers;
 
 use super::*;
-use crate::codec::content;
+use crate::codec::body;
 use crate::keys::Keys;
 use redis::{Connection, RedisResult, ToRedisArgs, Value};
 use requeue_jobs::limits::{
-    KEPT_ATTEMPTS, MAX_BODY_LEN, MAX_CONTENT_TYPE_LEN, MAX_COUNTER, MAX_DELAY, MAX_RESULT_BYTES,
-    MAX_SCHEDULE_LEN,
+    KEPT_ATTEMPTS, MAX_BODY_LEN, MAX_CONTENT_LEN, MAX_CONTENT_TYPE_LEN, MAX_COUNTER, MAX_DELAY,
+    MAX_RESULT_BYTES, MAX_SCHEDULE_LEN,
 };
-use requeue_jobs::{Body, Kind, Priority, Settings};
+use requeue_jobs::{Body, Envelope, Head, HeadFields, Kind, Settings};
 use requeue_testkit::servers::RedisServer;
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ fn proof(fence: u64) -> Vec<u8> {
 
 /// The encoded body of a put.
 fn of(text: &str) -> Vec<u8> {
-    content(&Body::octets(text.as_bytes()).expect("the body is short"), Priority::default())
+    body(&Body::octets(text.as_bytes()).expect("the body is short"))
 }
 
 /// Returns a reply as text; the elements of an array are separated by spaces.
@@ -136,6 +136,18 @@ fn shown(value: &Value) -> String {
     }
 }
 
+/// How many bytes the encoding of a head may have more than count towards the limits.
+const AROUND_FIELDS: usize = 64;
+
+#[test]
+fn the_longest_head_fits_into_the_longest_record() {
+    let of_type = "t".repeat(MAX_CONTENT_TYPE_LEN);
+    let envelope = Envelope::new(vec![7; MAX_CONTENT_LEN - of_type.len()], of_type);
+    let head = Head::from(HeadFields { envelope: Some(envelope.expect("it is not too long")) });
+    assert_eq!(head.len(), MAX_CONTENT_LEN);
+    assert!(head.encode().len() <= MAX_CONTENT_LEN + AROUND_FIELDS);
+}
+
 #[test]
 fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
     let settings = Settings::default();
@@ -143,8 +155,10 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
     let millis = |duration: Duration| duration.as_millis();
     let lease = format!("or {})", millis(settings.lease));
     let Scripts { put, claim, settle, reap, tick, view, schedules, .. } = &*SCRIPTS;
-    // The flags, the length of the content type, and the content type.
-    let longest_content = MAX_BODY_LEN + 2 + MAX_CONTENT_TYPE_LEN;
+    // The flags, two lengths of a head and what is around its fields, the length of the content type, and
+    // the content type.
+    let longest_content = MAX_CONTENT_LEN + 1 + 8 + AROUND_FIELDS + 1 + MAX_CONTENT_TYPE_LEN;
+    let longest_record = 19 + longest_content;
     for (script, line) in [
         (put, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
         (tick, format!("local MAX_DELAY = {}\n", millis(MAX_DELAY))),
@@ -152,8 +166,8 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
         (claim, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (settle, format!("local KEPT_ATTEMPTS = {KEPT_ATTEMPTS}\n")),
         (claim, format!("local GROUP = {}\n", MAX_RESULT_BYTES / MAX_BODY_LEN)),
-        (claim, format!("local MAX_BODY = {MAX_BODY_LEN}\n")),
-        (view, format!("MAX_RECORD, MAX_OTHER = {}, ", 19 + longest_content)),
+        (claim, format!("MAX_RECORD, MAX_CONTENT = {longest_record}, {MAX_CONTENT_LEN}\n")),
+        (view, format!("MAX_RECORD, MAX_OTHER = {longest_record}, ")),
         (schedules, format!("MAX_SCHEDULE = {}\n", 13 + 2 * MAX_SCHEDULE_LEN + longest_content)),
         (claim, format!("math.ceil(tonumber(set[3]) {lease})")),
         (settle, format!("'lease')) {lease})")),
@@ -171,6 +185,38 @@ fn scripts_contain_the_same_limits_and_defaults_as_the_rust_code() {
         (settings.concurrency, settings.paused) == (None, false),
         "scripts assume these defaults"
     );
+}
+
+#[test]
+fn a_reschedule_with_a_body_removes_the_envelope_and_no_other_field_of_the_head() {
+    let mut runner = ScriptRunner::of("reschedule");
+    let (first, envelope, last) = (b"\x03\x02ab", b"\x07\x03\x01te", b"\x81\x01\x01z");
+    let with_head = |counted: u8, fields: &[&[u8]], body: &[u8]| {
+        let fields = fields.concat();
+        let lengths = [0, 0, 0, counted, 0, 0, 0, fields.len() as u8];
+        [&[128 | 2 << 2][..], &lengths, &fields, body].concat()
+    };
+    let new = [&[0][..], b"new"].concat();
+    for (old, expected) in [
+        (with_head(2, &[envelope], b"body"), [&[2 << 2][..], b"new"].concat()),
+        (with_head(4, &[first, envelope], b"body"), with_head(2, &[first], b"new")),
+        (with_head(3, &[envelope, last], b"body"), with_head(1, &[last], b"new")),
+        (with_head(5, &[first, envelope, last], b""), with_head(3, &[first, last], b"new")),
+        (with_head(3, &[first, last], b"body"), with_head(3, &[first, last], b"new")),
+    ] {
+        let put = [("a", old)];
+        runner.call(&SCRIPTS.put, (NOW, MADE, NOW, "", "2", &put));
+        // It is kept as it is if there is no other body.
+        for (body, expected) in [(&[][..], &put[0].1), (&new, &expected)] {
+            let reply = runner.call(&SCRIPTS.reschedule, (NOW, "", "a", "", "", body, ""));
+            assert!(reply.ends_with(" U]"), "{reply}");
+            let key = format!("{{{}}}:job", runner.keys.tag);
+            let mut get = redis::cmd("HGET");
+            let get = get.arg(key).arg("a");
+            let record: Vec<u8> = get.query(&mut runner.connection).expect("the server is up");
+            assert_eq!(&record[19..], expected);
+        }
+    }
 }
 
 #[test]

@@ -140,10 +140,17 @@ impl AllOperations<'_> {
         drop(block_on(self.store.settings(kind())));
         let next = Timestamp::from_millis(1_700_000_000_000);
         let (when, time_zone, body) = (String::new(), String::new(), Body::default());
-        let schedule = Schedule { id: id("s"), when, time_zone, body, missed: Missed::One, next };
+        let schedule = Schedule {
+            id: id("s"),
+            when,
+            time_zone,
+            content: body.into(),
+            missed: Missed::One,
+            next,
+        };
         drop(block_on(self.store.set_schedule(kind(), schedule, Default::default())));
         let (body, priority) = (Body::default(), Priority::default());
-        let put = Some(TickJob { id: id("s"), body, priority });
+        let put = Some(TickJob { id: id("s"), content: body.into(), priority });
         let tick = Tick { kind: kind(), id: id("s"), expected: next, next, put };
         drop(block_on(self.store.tick(tick)));
         drop(block_on(self.store.schedules(kind())));

@@ -1,10 +1,11 @@
 //! Keys with values that this store did not write: other types, truncated records, random bytes.
 //! Errors name the key, no call panics, and the other jobs are not affected.
 
-use crate::support::deployment::{Deployment, id, kind, text};
+use crate::support::deployment::{Deployment, enveloped, id, kind, text};
 use requeue_jobs::{
     Body, Change, ChangeKind, Claim, Claimed, Due, Generation, Mode, Priority, Put, PutOutcome,
-    Query, Receipt, Settle, Settlement, Spans, Store, StoreError, Tick, TickJob, WorkerName,
+    Query, Receipt, Reschedule, Settle, Settlement, Spans, Store, StoreError, Tick, TickJob,
+    WorkerName,
 };
 use requeue_testkit::{Fixture, Random, block_on, check_seeds};
 use std::time::Duration;
@@ -45,8 +46,20 @@ fn ids(claimed: &Claimed) -> Vec<&str> {
 
 #[test]
 fn a_damaged_record_does_not_hide_the_other_jobs_of_a_claim() {
-    let values = [&b""[..], b"short", &[255; 40], &vec![0; 3 << 20]];
-    for (value, priority) in values.into_iter().flat_map(|value| [(value, 0), (value, 9)]) {
+    // Bit 7 of the flags means that a head follows, with its lengths.
+    let head = |flags: u8, head: &[u8]| [&[0; 19][..], &[flags], head].concat();
+    let values = [
+        vec![],
+        b"short".to_vec(),
+        vec![255; 40],
+        vec![0; 3 << 20],
+        head(128, b"\0\0\0\x01\0"),
+        head(128, b"\0\0\0\x02\0\0\0\x02\x08\0"),
+        head(128, b"\xff\xff\xff\xff\0\0\0\x02\x07\0"),
+        head(128 | 3, b"\0\0\0\x02\xff\xff\xff\xff\x07\0"),
+        head(128, &[&[0, 0, 0, 1, 0, 0x30, 0, 0][..], &vec![7; 3 << 20]].concat()),
+    ];
+    for (value, priority) in values.iter().flat_map(|value| [(value, 0), (value, 9)]) {
         let all = Deployment::new();
         if priority > 0 {
             // The jobs have another priority than this one.
@@ -77,6 +90,24 @@ fn a_damaged_record_does_not_hide_the_other_jobs_of_a_claim() {
         claimed.jobs.retain(|job| job.id().as_str() == "b");
         assert_eq!(claimed.errors, []);
         assert_eq!(claimed.jobs[0].version.content.body, text("repaired"));
+    }
+}
+
+#[test]
+fn a_reschedule_of_a_job_with_a_damaged_head_is_refused_and_changes_nothing() {
+    let all = Deployment::new();
+    for head in [&b"\0\0\0\x01\0"[..], b"\0\0\0\x01\0\0\0\x09\x07"] {
+        all.put("a", text("body"), Due::After(Duration::from_secs(9)), Mode::Replace);
+        let value = [&[0; 19][..], &[128], head].concat();
+        all.damage("job", "a", &value);
+        let set = Reschedule { body: Some(text("new")), ..Reschedule::default() };
+        let action = ChangeKind::Reschedule(set);
+        let change = Change { kind: kind(), id: id("a"), action };
+        let changed = block_on(all.store.change(vec![change])).expect("the server is up").remove(0);
+        let reason = changed.expect_err("it is damaged").to_string();
+        assert!(reason.contains("\"a\"") && reason.contains(&all.key("job")), "{reason}");
+        let get = redis::cmd("HGET").arg(all.key("job")).arg("a").to_owned();
+        assert_eq!(all.redis::<Vec<u8>>(&get), value);
     }
 }
 
@@ -149,11 +180,13 @@ fn call_everything(all: &Deployment, jobs: &[&str]) {
     }
     for job in jobs {
         drop(block_on(store.get(kind(), id(job))));
-        for action in [ChangeKind::RunNow, ChangeKind::Revive, ChangeKind::Cancel] {
+        let body = Some(Body::new(*b"new", "image/x-odd").expect("a body"));
+        let body = ChangeKind::Reschedule(Reschedule { body, ..Reschedule::default() });
+        for action in [body, ChangeKind::RunNow, ChangeKind::Revive, ChangeKind::Cancel] {
             drop(block_on(store.change(vec![Change { kind: kind(), id: id(job), action }])));
         }
     }
-    let puts = jobs.iter().map(|job| Put::new(kind(), id(job), text("again"))).collect();
+    let puts = jobs.iter().map(|job| Put::new(kind(), id(job), enveloped(text("again")))).collect();
     drop(block_on(store.put(puts)));
     drop(block_on(store.list(Query { limit: 1000, ..Query::new(kind()) })));
     drop(block_on(store.kinds()));
@@ -166,7 +199,7 @@ fn call_everything(all: &Deployment, jobs: &[&str]) {
     drop(block_on(store.upcoming(kind(), spans)));
     let (expected, next) = (all.now(), all.now());
     let (body, priority) = (Body::default(), Priority::default());
-    let put = Some(TickJob { id: id("daily"), body, priority });
+    let put = Some(TickJob { id: id("daily"), content: body.into(), priority });
     drop(block_on(store.tick(Tick { kind: kind(), id: id("daily"), expected, next, put })));
 }
 
@@ -195,10 +228,19 @@ fn no_call_panics_whatever_the_keys_contain() {
         all.waiting_and_ready();
         all.leased();
         all.failed_and_dead();
+        all.heads();
         all.settings_and_schedules();
         all.redis::<i64>(redis::cmd("HDEL").arg(all.key("meta")).arg("paused"));
-        let mut jobs =
-            vec!["json", "leased", "leased-next", "leased-cancelled-next", "dead", "failed-often"];
+        let mut jobs = vec![
+            "json",
+            "leased",
+            "leased-next",
+            "leased-cancelled-next",
+            "dead",
+            "failed-often",
+            "head",
+            "head-next",
+        ];
         if random.chance(50) {
             all.priorities_and_done();
             jobs.extend(["urgent", "urgent-later", "urgent-dead", "done", "done-text"]);

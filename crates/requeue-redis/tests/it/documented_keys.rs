@@ -44,6 +44,7 @@ fn every_state_is_stored_as_documented() {
     all.waiting_and_ready();
     all.leased();
     all.failed_and_dead();
+    all.heads();
     all.expired();
     all.put("ready", text("ready"), Due::Now, Mode::Replace);
     all.priorities_and_done();
@@ -73,6 +74,7 @@ fn values_have_the_documented_fields() {
     all.waiting_and_ready();
     let receipt = all.leased().remove("leased-next").unwrap();
     let retry_at = all.failed_and_dead().as_millis();
+    all.heads();
     all.priorities_and_done();
     // Six jobs of 60,500 parts each, and 100 parts less for each of the 15 milliseconds before the last.
     let parts = all.read()["order.close"].counter("rate_parts");
@@ -99,6 +101,21 @@ fn values_have_the_documented_fields() {
     assert_eq!(found, [millis(next.due), next.generation.0, claimed + 1]);
     assert_eq!(content, b"\x02later");
     assert_eq!(fields(&keys.lease["leased-cancelled-next"], [33, 1]).0[1], 1);
+
+    let head = view("head").version.content.head;
+    let (_, content) = fields(&keys.job["head"], [7, 6, 6]);
+    let ([flags, counted, length], rest) = fields(content, [1, 4, 4]);
+    let (encoding, rest) = rest.split_at(length as usize);
+    assert_eq!((flags, counted, encoding), (128 | 3, head.len() as u64, &*head.encode()));
+    assert_eq!(*rest, *b"\x0bimage/x-odd\0\xff\x07");
+    let head = [&[0, 0, 0, 23, 0, 0, 0, 26][..], encoding].concat();
+    for (value, at, flags, body) in [
+        (&keys.job["head-next"], 19, 128 | 2, &b"body"[..]),
+        (&keys.next["head-next"], 19, 128, b""),
+        (&keys.schedules["head"], 6 + 2 + 1 + 2 + 8 + 2, 128 | 2, b"tick"),
+    ] {
+        assert_eq!(value[at..], [&[flags][..], &head, body].concat());
+    }
 
     let failed = view("failed-often");
     let (past, failures) = fields(&keys.past["failed-often"], [4, 4, 6, 6, 6, 6, 1]);
@@ -131,6 +148,7 @@ fn values_have_the_documented_fields() {
     assert_eq!(worker, done.worker.as_str().as_bytes());
 
     let schedule = &block_on(all.store.schedules(kind())).unwrap()[0];
+    assert_eq!(schedule.id.as_str(), "daily");
     let ([next, begins, missed, length], rest) = fields(&keys.schedules["daily"], [6, 2, 1, 2]);
     assert_eq!((next, missed), (millis(schedule.next), 0));
     let (when, rest) = rest.split_at(length as usize);
@@ -170,7 +188,8 @@ fn a_time_that_is_too_late_is_stored_as_the_latest_that_fits() {
     let far_away = Deployment::new();
     let (at, next) = (Timestamp::from_millis, far_away.now());
     let (when, time_zone, body) = (String::new(), String::new(), Body::default());
-    let schedule = Schedule { id: id("s"), when, time_zone, body, missed: Missed::One, next };
+    let schedule =
+        Schedule { id: id("s"), when, time_zone, content: body.into(), missed: Missed::One, next };
     for far in [LAST, LAST + 1, 1 << 60, u64::MAX] {
         block_on(far_away.store.set_schedule(kind(), schedule.clone(), Default::default()))
             .unwrap();

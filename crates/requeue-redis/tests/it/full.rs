@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 fn large(number: usize) -> Put {
     let body = Body::octets(vec![b'x'; 10_000]).expect("a valid body");
-    Put { body, ..put(&format!("job-{number}")) }
+    Put { content: body.into(), ..put(&format!("job-{number}")) }
 }
 
 fn is_full(result: &Result<Placed, PutError>) -> bool {

@@ -171,11 +171,11 @@ fn many_large_schedules_are_read_in_small_replies() {
         let body = Body::octets(vec![1; MAX_BODY_LEN]).expect("a valid body");
         let (when, time_zone) = ("0 6 * * *".to_owned(), "UTC".to_owned());
         let (missed, next) = (requeue_jobs::Missed::One, Timestamp::from_millis(1));
-        let schedule = Schedule { id, when, time_zone, body, missed, next };
+        let schedule = Schedule { id, when, time_zone, content: body.into(), missed, next };
         block_on(store.set_schedule(kind.clone(), schedule, Default::default())).expect("it is up");
     }
     let schedules = block_on(store.schedules(kind)).expect("it is up");
     let ids: Vec<_> = schedules.iter().map(|schedule| schedule.id.as_str().to_owned()).collect();
     assert_eq!(ids, (0..15).map(|number| format!("{number:02}")).collect::<Vec<_>>());
-    assert!(schedules.iter().all(|schedule| schedule.body.len() == MAX_BODY_LEN));
+    assert!(schedules.iter().all(|schedule| schedule.content.body.len() == MAX_BODY_LEN));
 }

@@ -30,7 +30,7 @@ pub(crate) async fn list_by_time(
         let (mut fitting, mut matching) = (0, 0);
         for job in &found.jobs {
             if matches(job) {
-                if matching == left || !size_with.admit(job.body_bytes()) {
+                if matching == left || !size_with.admit(job.content_bytes()) {
                     break;
                 }
                 matching += 1;

@@ -116,7 +116,7 @@ fn schedules_with_any_id_are_set_changed_run_and_removed_by_a_client() {
     block_on(async {
         for name in ODD {
             let mut spec = ScheduleSpec::cron("*/5 9-17 * * MON-FRI", "Europe/Berlin");
-            spec.body = Body::new(*b"hello", "text/plain").unwrap();
+            spec.content.body = Body::new(*b"hello", "text/plain").unwrap();
             (spec.missed, spec.jitter) = (Missed::All, Duration::from_secs(30));
             (spec.catch_up, spec.allow_overlap) = (Some(Duration::from_secs(3600)), true);
             spec.ends_at = Some(Timestamp::from_millis(4_000_000_000_000));
@@ -136,7 +136,7 @@ fn schedules_with_any_id_are_set_changed_run_and_removed_by_a_client() {
 
             jobs.run_schedule("mail", name).await.unwrap();
             let job = jobs.get("mail", name).await.unwrap().unwrap();
-            assert_eq!(job.version.content.body, spec.body);
+            assert_eq!(job.version.content.body, spec.content.body);
             assert!(jobs.remove_schedule("mail", name).await.unwrap());
             assert!(!jobs.remove_schedule("mail", name).await.unwrap());
             assert_eq!(jobs.schedule("mail", name).await.unwrap(), None);

@@ -124,11 +124,11 @@ fn restored_jobs_scheduled_jobs_and_reaps_are_counted() {
         id: id("daily"),
         when: "0 9 * * *".into(),
         time_zone: "UTC".into(),
-        body: Body::default(),
+        content: Body::default().into(),
         missed: Missed::One,
         next,
     };
-    let body = schedule.body.clone();
+    let body = schedule.content.body.clone();
     let set = fixture.store.set_schedule(kind("report"), schedule, ScheduleCondition::Always);
     assert!(block_on(set).unwrap());
     fixture.advance(2);
@@ -137,7 +137,7 @@ fn restored_jobs_scheduled_jobs_and_reaps_are_counted() {
         id: id("daily"),
         expected: next,
         next: next.saturating_add(Duration::from_secs(86_400)),
-        put: Some(TickJob { id: id("daily"), body, priority: Priority::default() }),
+        put: Some(TickJob { id: id("daily"), content: body.into(), priority: Priority::default() }),
     };
     block_on(fixture.store.tick(tick.clone())).unwrap();
     block_on(fixture.store.tick(tick)).unwrap();

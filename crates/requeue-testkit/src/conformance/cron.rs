@@ -14,7 +14,7 @@ fn nightly(next: Timestamp) -> Schedule {
         id: id("nightly"),
         when: "0 3 * * *".into(),
         time_zone: "Europe/Berlin".into(),
-        body: text("report"),
+        content: text("report").into(),
         missed: Missed::Skip,
         next,
     }
@@ -33,7 +33,11 @@ async fn schedules(h: &Harness) -> Vec<Schedule> {
 }
 
 async fn tick(h: &Harness, expected: Timestamp, next: Timestamp, put: bool) -> Ticked {
-    let job = TickJob { id: id("nightly"), body: text("report"), priority: Priority::default() };
+    let job = TickJob {
+        id: id("nightly"),
+        content: text("report").into(),
+        priority: Priority::default(),
+    };
     tick_with(h, expected, next, put.then_some(job)).await
 }
 
@@ -90,14 +94,14 @@ pub(crate) async fn a_schedule_is_set_only_if_its_condition_holds(h: &Harness) {
 pub(crate) async fn the_schedules_of_a_kind_have_sixteen_mebibytes_of_bodies(h: &Harness) {
     let large = |n: usize| {
         let body = Body::octets(vec![7; 1 << 20]).expect("a valid body");
-        Schedule { id: id(&format!("s{n}")), body, ..nightly(h.now()) }
+        Schedule { id: id(&format!("s{n}")), content: body.into(), ..nightly(h.now()) }
     };
     for n in 0..15 {
         keep(h, large(n)).await;
     }
     keep(h, large(3)).await;
     let half = Body::octets(vec![7; 1 << 19]).expect("a valid body");
-    keep(h, Schedule { body: half, ..large(15) }).await;
+    keep(h, Schedule { content: half.into(), ..large(15) }).await;
     let always = ScheduleCondition::Always;
     let error = h.store.set_schedule(mail(), large(16), always).await.expect_err("it is too much");
     let StoreError::Invalid(Invalid::TooLong { limit, .. }) = error else { panic!("{error}") };
@@ -200,7 +204,7 @@ pub(crate) async fn a_tick_puts_the_job_that_it_specifies(h: &Harness) {
     assert!(matches!(tick(h, times[0], times[1], true).await, Ticked::Put(_)));
     assert_eq!(h.view("nightly").await.version.priority.get(), 0);
     let priority = Priority::new(3).expect("a valid priority");
-    let other = TickJob { id: id("nightly@2"), body: text("other"), priority };
+    let other = TickJob { id: id("nightly@2"), content: text("other").into(), priority };
     let Ticked::Put(placed) = tick_with(h, times[1], times[2], Some(other)).await else {
         panic!("the put succeeds");
     };

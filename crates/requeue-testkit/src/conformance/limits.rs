@@ -7,9 +7,9 @@ use requeue_jobs::limits::{
     MIN_CONCURRENCY, MIN_LEASE,
 };
 use requeue_jobs::{
-    Body, Change, ChangeKind, Changed, Fence, Generation, Invalid, JobState, Missed, Put, PutError,
-    PutOutcome, Query, Schedule, ScheduleCondition, Settings, Settle, SettleError, Settled,
-    Settlement, Spans, StoreError,
+    Body, Change, ChangeKind, Changed, Content, Fence, Generation, Invalid, JobState, Missed, Put,
+    PutError, PutOutcome, Query, Schedule, ScheduleCondition, Settings, Settle, SettleError,
+    Settled, Settlement, Spans, StoreError,
 };
 use std::time::Duration;
 
@@ -334,7 +334,7 @@ pub(crate) async fn ten_thousand_kinds_have_jobs_settings_or_schedules_at_most(h
         id: id("s"),
         when: "every 90s".to_owned(),
         time_zone: String::new(),
-        body: Body::default(),
+        content: Content::default(),
         missed: Missed::One,
         next: h.after(secs(90)),
     };

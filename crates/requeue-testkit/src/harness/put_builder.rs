@@ -1,7 +1,7 @@
 //! Puts of conformance cases.
 
 use super::{id, kind, mail, text};
-use requeue_jobs::{Body, Condition, Due, Generation, Mode, Priority, Put, Timestamp};
+use requeue_jobs::{Condition, Content, Due, Generation, Mode, Priority, Put, Timestamp};
 use std::time::Duration;
 
 /// Builds a put. By default it is of kind `mail`, due now, and its body is its id.
@@ -18,12 +18,12 @@ impl PutBuilder {
     }
 
     pub(crate) fn body(mut self, body: &str) -> Self {
-        self.0.body = text(body);
+        self.0.content = text(body).into();
         self
     }
 
-    pub(crate) fn carrying(mut self, body: Body) -> Self {
-        self.0.body = body;
+    pub(crate) fn carrying(mut self, content: impl Into<Content>) -> Self {
+        self.0.content = content.into();
         self
     }
 

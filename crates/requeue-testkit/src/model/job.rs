@@ -117,8 +117,8 @@ impl Job {
             JobState::Dead => {
                 self.first_put_at = Some(now);
                 self.revive(merged(put.mode, due, None, now, now), place, now);
-                (self.view.version.content.body, self.view.version.generation) =
-                    (put.body.clone(), generation);
+                (self.view.version.content, self.view.version.generation) =
+                    (put.content.clone(), generation);
                 self.view.version.priority = put.priority;
                 PutOutcome::Revived
             }
@@ -127,7 +127,7 @@ impl Job {
                 let first = *self.first_put_at.get_or_insert(now);
                 let due = merged(put.mode, due, Some(self.view.version.due), first, now);
                 self.view.version.priority = higher(put, Some(self.view.version.priority));
-                self.replace(put.body.clone(), due, generation, place, now);
+                self.replace(put.content.clone(), due, generation, place, now);
                 PutOutcome::Updated
             }
         }
@@ -141,7 +141,7 @@ impl Job {
         let old = self.view.next.as_ref().map(|next| next.due);
         let due = merged(put.mode, due, old, first, now);
         let priority = higher(put, self.view.next.as_ref().map(|next| next.priority));
-        let content = put.body.clone().into();
+        let content = put.content.clone();
         self.view.next = Some(Version { content, due, priority, generation });
     }
 
@@ -163,42 +163,47 @@ impl Job {
             let next = self.view.next.get_or_insert(current);
             if let Some(body) = &set.body {
                 next.content.body = body.clone();
+                next.content.head.change(|head| head.envelope = None);
             }
             next.priority = set.priority.unwrap_or(next.priority);
             (next.due, next.generation) = (due.unwrap_or(next.due), generation);
             return PutOutcome::Coalesced;
         }
         self.view.version.priority = set.priority.unwrap_or(self.view.version.priority);
-        let body = set.body.clone().unwrap_or(self.view.body().clone());
+        let mut content = self.view.version.content.clone();
+        if let Some(body) = &set.body {
+            content.body = body.clone();
+            content.head.change(|head| head.envelope = None);
+        }
         match (self.view.state, due) {
             (JobState::Dead, Some(due)) => {
                 self.first_put_at = Some(now);
                 self.revive(due, place, now);
-                (self.view.version.content.body, self.view.version.generation) = (body, generation);
+                (self.view.version.content, self.view.version.generation) = (content, generation);
                 PutOutcome::Revived
             }
             (JobState::Dead, None) => {
-                (self.view.version.content.body, self.view.version.generation) = (body, generation);
+                (self.view.version.content, self.view.version.generation) = (content, generation);
                 PutOutcome::Updated
             }
             (_, due) => {
                 self.first_put_at.get_or_insert(now);
-                self.replace(body, due.unwrap_or(self.view.version.due), generation, place, now);
+                self.replace(content, due.unwrap_or(self.view.version.due), generation, place, now);
                 PutOutcome::Updated
             }
         }
     }
 
-    /// Replaces the body and due time of a pending job. A job that stays ready keeps its position.
+    /// Replaces the content and due time of a pending job. A job that stays ready keeps its position.
     pub(super) fn replace(
         &mut self,
-        body: Body,
+        content: Content,
         due: Timestamp,
         generation: Generation,
         place: u64,
         now: Timestamp,
     ) {
-        (self.view.version.content.body, self.view.version.generation) = (body, generation);
+        (self.view.version.content, self.view.version.generation) = (content, generation);
         let due = due.max(self.floor);
         let stays_ready = due <= now && self.view.version.due <= now;
         if !stays_ready && due != self.view.version.due {

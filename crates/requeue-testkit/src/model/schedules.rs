@@ -73,7 +73,7 @@ impl Model {
         }
         let ticked = match &tick.put {
             Some(job) => {
-                let mut put = Put::new(tick.kind.clone(), job.id.clone(), job.body.clone());
+                let mut put = Put::new(tick.kind.clone(), job.id.clone(), job.content.clone());
                 (put.due, put.priority) = (Due::At(tick.expected), job.priority);
                 Ticked::Put(self.put(&put, given, now)?)
             }

@@ -199,8 +199,8 @@ pub(super) async fn ticker(simulation: &Simulation) {
                 }
                 let next = schedule.next.saturating_add(Duration::from_secs(10));
                 let (id, expected) = (schedule.id, schedule.next);
-                let (body, priority) = (schedule.body, Priority::default());
-                let put = Some(TickJob { id: id.clone(), body, priority });
+                let (content, priority) = (schedule.content, Priority::default());
+                let put = Some(TickJob { id: id.clone(), content, priority });
                 let tick = Tick { kind: kind.clone(), id, expected, next, put };
                 let _ = simulation.store.tick(tick).await;
             }

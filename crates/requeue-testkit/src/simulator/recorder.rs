@@ -156,13 +156,18 @@ impl Recorder {
 
     /// Returns the put that does the same as a reschedule of this job.
     fn same_put(&self, job: &JobView, set: &Reschedule) -> Put {
-        let (body, due, priority) = match (&job.next, job.state) {
-            (Some(next), _) => (&next.content.body, next.due, next.priority),
-            (None, JobState::Leased) => (job.body(), self.fixture.now(), job.version.priority),
-            (None, _) => (job.body(), job.version.due, job.version.priority),
+        let (content, due, priority) = match (&job.next, job.state) {
+            (Some(next), _) => (&next.content, next.due, next.priority),
+            (None, JobState::Leased) => {
+                (&job.version.content, self.fixture.now(), job.version.priority)
+            }
+            (None, _) => (&job.version.content, job.version.due, job.version.priority),
         };
-        let body = set.body.as_ref().unwrap_or(body).clone();
-        let mut put = Put::new(job.kind.clone(), job.id.clone(), body);
+        let mut content = content.clone();
+        if let Some(body) = &set.body {
+            content = content.with_body(body.clone());
+        }
+        let mut put = Put::new(job.kind.clone(), job.id.clone(), content);
         put.due = set.due.unwrap_or(Due::At(due));
         put.priority = set.priority.unwrap_or(priority);
         put

@@ -242,7 +242,7 @@ fn sample(random: &mut Random) -> Vec<u8> {
                 id: JobId::new("id").unwrap(),
                 when: "0 6 * * *".into(),
                 time_zone: "UTC".into(),
-                body: Body::octets(*b"body").unwrap(),
+                content: Body::octets(*b"body").unwrap().into(),
                 missed: Missed::One,
                 next: Timestamp::from_millis(7),
             },

@@ -3,7 +3,7 @@
 
 use super::simulated_disk::SimulatedDisk;
 use super::small;
-use super::workload::{View, Workload, WorkloadShape, body, clock_at};
+use super::workload::{View, Workload, WorkloadShape, clock_at, content};
 use requeue_disk::{Disk, DiskStore, Loss, Salvage};
 use requeue_jobs::{JobState, JobView, Kind, Query, Schedule, Store, StoreError, Timestamp};
 use requeue_testkit::block_on;
@@ -45,7 +45,8 @@ pub(crate) struct OriginalShape {
 impl Original {
     pub(crate) fn random(seed: u64, shape: OriginalShape) -> Original {
         let (steps, ids) = (shape.steps, shape.ids);
-        let workload = Workload::random(seed, WorkloadShape { steps, ids, body: body::<600> });
+        let workload =
+            Workload::random(seed, WorkloadShape { steps, ids, content: content::<600> });
         let disk = SimulatedDisk::new();
         let (clock, wall_clock) = clock_at(workload.now(0));
         let mut options = small(&wall_clock);

@@ -2,10 +2,10 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Backoff, Body, Change, ChangeKind, Claim, Due, Fence, Generation, JobId, JobView, Kind,
-    KindView, Missed, Mode, Priority, PushSetting, Put, Query, Rate, Receipt, Reschedule, Restore,
-    Retention, Schedule, Settings, Settle, Settlement, Store, Tick, Timestamp, Version, WallClock,
-    WorkerName,
+    Backoff, Body, Change, ChangeKind, Claim, Content, Due, Envelope, Fence, Generation,
+    HeadFields, JobId, JobView, Kind, KindView, Missed, Mode, Priority, PushSetting, Put, Query,
+    Rate, Receipt, Reschedule, Restore, Retention, Schedule, Settings, Settle, Settlement, Store,
+    Tick, Timestamp, Version, WallClock, WorkerName,
 };
 use requeue_testkit::block_on;
 use std::time::Duration;
@@ -70,6 +70,11 @@ fn text(text: &str) -> Body {
     Body::new(text.as_bytes(), "text/plain").unwrap()
 }
 
+fn with_head(body: Body) -> Content {
+    let envelope = Envelope::new(*b"properties", "application/x-sample").unwrap();
+    Content { body, head: HeadFields { envelope: Some(envelope) }.into() }
+}
+
 impl<'a> SampleWriter<'a> {
     pub(crate) fn new(store: &'a dyn Store, clock: &'a ManualClock) -> Self {
         SampleWriter { store, clock, receipts: Vec::new(), nonce: 1 << 60 }
@@ -84,7 +89,7 @@ impl<'a> SampleWriter<'a> {
     fn put_urgent(&self, of: &str, job: &str, priority: u8, due: Due) {
         let body = text(&format!("body of {job}"));
         let priority = Priority::new(priority).unwrap();
-        let put = Put { due, priority, ..Put::new(kind(of), id(job), body) };
+        let put = Put { due, priority, ..Put::new(kind(of), id(job), with_head(body)) };
         block_on(self.store.put(vec![put])).unwrap().remove(0).unwrap();
     }
 
@@ -236,7 +241,7 @@ impl<'a> SampleWriter<'a> {
             id: id(&format!("{with}-{name}")),
             when: "0 6 * * *".into(),
             time_zone: "Europe/Berlin".into(),
-            body: text("good morning"),
+            content: with_head(text("good morning")),
             missed,
             next,
         };

@@ -5,12 +5,13 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Backoff, Body, Claim, JobId, JobView, Kind, KindView, MemoryStore, Missed, Put, Query, Rate,
-    Retention, Schedule, Settings, Spans, Store, StoreError, Timestamp, WallClock, WorkerName,
+    Backoff, Body, Claim, Content, JobId, JobView, Kind, KindView, MemoryStore, Missed, Put, Query,
+    Rate, Retention, Schedule, Settings, Spans, Store, StoreError, Timestamp, WallClock,
+    WorkerName,
 };
 use requeue_testkit::{
     ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Random, Response,
-    SettlementKind, block_on,
+    SettlementKind, block_on, random_head,
 };
 use std::time::Duration;
 
@@ -120,8 +121,8 @@ pub(crate) struct WorkloadShape {
     pub(crate) steps: usize,
     /// The number of different ids.
     pub(crate) ids: usize,
-    /// Generates bodies: [`body`] with the length of the longest.
-    pub(crate) body: fn(&mut Random) -> Body,
+    /// Generates contents: [`content`] with the length of the longest body.
+    pub(crate) content: fn(&mut Random) -> Content,
 }
 
 impl Workload {
@@ -139,7 +140,7 @@ impl Workload {
             let mut operation = operations.next(&mut random, now, &store);
             match &mut operation {
                 Operation::SetSchedule(_, schedule, _) => {
-                    schedule.body = (shape.body)(&mut random);
+                    schedule.content = (shape.content)(&mut random);
                     schedule.missed = *random.pick(&[Missed::One, Missed::Skip, Missed::All]);
                 }
                 // There are few schedules: a random id is seldom one.
@@ -278,7 +279,7 @@ fn operations(shape: WorkloadShape) -> Operations {
             0 => Duration::from_secs(86_400 * (1 + random.below(9) as u64)),
             _ => time(random),
         },
-        body: shape.body,
+        content: shape.content,
         dues: &[(1, DueKind::Now), (2, DueKind::After), (1, DueKind::At)],
         modes: &[
             (1, ModeKind::Earliest),
@@ -317,13 +318,14 @@ fn time(random: &mut Random) -> Duration {
     Duration::from_millis(*random.pick(&[0, 1, 100, 1000, 2000, 5000, 20_000]))
 }
 
-/// A body of random bytes, mostly a short one, of up to `LONGEST` bytes.
-pub(crate) fn body<const LONGEST: usize>(random: &mut Random) -> Body {
+/// A body of random bytes, mostly a short one, of up to `LONGEST` bytes, and sometimes a head.
+pub(crate) fn content<const LONGEST: usize>(random: &mut Random) -> Content {
     let most = *random.pick(&[8, 100, 200, LONGEST]);
     let length = random.below(most + 1);
     let bytes: Vec<u8> = (0..length).map(|_| random.number() as u8).collect();
     let types = ["application/octet-stream", "application/json", "text/x-own"];
-    Body::new(bytes, *random.pick(&types)).expect("a small body")
+    let body = Body::new(bytes, *random.pick(&types)).expect("a small body");
+    Content { body, head: random_head(random) }
 }
 
 fn settings(random: &mut Random) -> Settings {

@@ -182,7 +182,7 @@ fn schedule(fixture: &MemoryFixture, id: &str, missed: Missed) -> Schedule {
         id: JobId::new(id).expect("a valid name"),
         when: "0 3 * * *".to_owned(),
         time_zone: "Europe/Berlin".to_owned(),
-        body: Body::new(*b"{\"n\": 1}", "application/json").expect("a small body"),
+        content: Body::new(*b"{\"n\": 1}", "application/json").expect("a small body").into(),
         missed,
         next: fixture.now().saturating_add(2 * MAX_DELAY),
     }

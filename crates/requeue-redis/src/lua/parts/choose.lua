@@ -1,4 +1,4 @@
--- Chooses the jobs of a claim if leases have expired or jobs may have priorities. Needs: bases, expiry, body_bytes.
+-- Chooses the jobs of a claim if leases have expired or jobs may have priorities. Needs: bases, expiry, content_bytes.
 
 -- Inserts a job that has become due into `line`, in due order, not before position `at`.
 local function join(line, at, id, score)
@@ -40,14 +40,14 @@ local function choose(levels, ready, expired, wanted, ends, left)
     end
     if not best then break end
     local id = is_lease and expired[list][l[list]] or ready[list][d[list]]
-    -- A lease is not ended if its job, with the body of the successor, does not fit.
+    -- A lease is not ended if its job, with the content of the successor, does not fit.
     local record
     if not is_lease then
       record = call('HGET', JOB, id)
     elseif string.byte(call('HGET', LEASE, id) or '', 34) ~= 1 then
       record = call('HGET', NEXT, id) or call('HGET', JOB, id)
     end
-    local bytes = body_bytes(record)
+    local bytes = content_bytes(record)
     if bytes > left then return found, base_of, ended, true, reports end
     local due = best_at
     if is_lease then

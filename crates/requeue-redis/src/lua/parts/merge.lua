@@ -53,7 +53,7 @@ local function merge(levels, generation, id, due, content, how, waits, runs, die
   if mode == 'e' and present then
     -- The higher priority counts.
     local flags = string.byte(content)
-    local more = math.floor(string.byte(present, 20) / 4) % 16 - math.floor(flags / 4)
+    local more = math.floor(string.byte(present, 20) / 4) % 16 - math.floor(flags / 4) % 16
     if more > 0 then content = string.char(flags + 4 * more) .. string.sub(content, 2) end
   end
   local past = past_of(id, created)

@@ -1,7 +1,7 @@
 -- Jobs in a reply. Needs: nothing.
 
 -- The length of the longest record and successor, and of the longest lease or past.
-local MAX_RECORD, MAX_OTHER = 1048725, 65536
+local MAX_RECORD, MAX_OTHER = 1065181, 65536
 -- For each job: id, state (w waiting, r ready, l leased, d dead, o done), its time in its list, record, lease,
 -- successor, past; of a value that is too long: its length.
 local found, size = {}, 0

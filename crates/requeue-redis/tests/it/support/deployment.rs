@@ -5,10 +5,10 @@
 use super::key_reader::{self, Keys};
 use requeue::ManualClock;
 use requeue_jobs::{
-    Backoff, Body, Change, ChangeKind, Claim, Counts, Due, Fence, Generation, JobId, JobState,
-    JobView, Kind, Missed, Mode, Priority, Put, Query, Rate, Receipt, Restore, Retention, Schedule,
-    Settings, Settle, Settled, Settlement, Store, Tick, Ticked, Timestamp, Version, WallClock,
-    WorkerName,
+    Backoff, Body, Change, ChangeKind, Claim, Content, Counts, Due, Envelope, Fence, Generation,
+    HeadFields, JobId, JobState, JobView, Kind, Missed, Mode, Priority, Put, Query, Rate, Receipt,
+    Restore, Retention, Schedule, Settings, Settle, Settled, Settlement, Store, Tick, Ticked,
+    Timestamp, Version, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::RedisServer;
@@ -112,10 +112,16 @@ pub(crate) fn text(text: &str) -> Body {
     Body::new(text.as_bytes(), "text/plain").expect("a valid body")
 }
 
+/// A content whose head has an envelope.
+pub(crate) fn enveloped(body: Body) -> Content {
+    let envelope = Envelope::new([0, 255, 9], "application/x-sample").expect("it is short");
+    Content { body, head: HeadFields { envelope: Some(envelope) }.into() }
+}
+
 /// Creates jobs of one kind.
 impl Deployment {
-    pub(crate) fn put(&self, job: &str, body: Body, due: Due, mode: Mode) {
-        let put = Put { due, mode, ..Put::new(kind(), id(job), body) };
+    pub(crate) fn put(&self, job: &str, content: impl Into<Content>, due: Due, mode: Mode) {
+        let put = Put { due, mode, ..Put::new(kind(), id(job), content) };
         block_on(self.store.put(vec![put])).unwrap().remove(0).unwrap();
     }
 
@@ -294,6 +300,23 @@ impl Deployment {
         }
     }
 
+    /// Creates a pending job with a head, a leased one with a head that it does not share with its successor, and a
+    /// schedule with a head. No other job may be due.
+    pub(crate) fn heads(&self) {
+        let odd = Body::new([0, 255, 7], "image/x-odd").unwrap();
+        self.put("head", enveloped(odd), Due::After(HOUR), Mode::Replace);
+        for job in ["head-leased", "head-next"] {
+            self.put(job, enveloped(text("body")), Due::Now, Mode::Replace);
+            self.claim(job);
+        }
+        self.put("head-next", enveloped(Body::default()), Due::After(HOUR), Mode::Replace);
+        let (when, time_zone) = ("every 1h".into(), String::new());
+        let (content, next) = (enveloped(text("tick")), Timestamp::from_millis(BEGAN_AT));
+        let missed = Missed::All;
+        let schedule = Schedule { id: id("head"), when, time_zone, content, missed, next };
+        block_on(self.store.set_schedule(kind(), schedule, Default::default())).unwrap();
+    }
+
     pub(crate) fn settings_and_schedules(&self) {
         let mut settings = Settings::default();
         settings.lease = Duration::from_micros(45_500_250);
@@ -306,7 +329,8 @@ impl Deployment {
         for (name, missed) in [("daily", Missed::One), ("moved", Missed::Skip)] {
             let (when, time_zone) = ("0 6 * * *".into(), "Europe/Berlin".into());
             let (body, next) = (text("good morning"), Timestamp::from_millis(BEGAN_AT + 86_400));
-            let schedule = Schedule { id: id(name), when, time_zone, body, missed, next };
+            let schedule =
+                Schedule { id: id(name), when, time_zone, content: body.into(), missed, next };
             block_on(self.store.set_schedule(kind(), schedule, Default::default())).unwrap();
         }
         let next = Timestamp::from_millis(BEGAN_AT + 86_400);

@@ -112,7 +112,7 @@ impl Keys {
         let [due, leased, dead, done] = &self.lists;
         let levels = self.meta.get("levels").map_or("", String::as_str).as_bytes();
         assert!(levels.is_sorted_by(|a, b| a > b) && !levels.contains(&b'0'), "8: {levels:?}");
-        let priority = |record: &Vec<u8>| u64::from(record[19] >> 2);
+        let priority = |record: &Vec<u8>| u64::from(record[19] >> 2 & 15);
         for (id, score) in due.iter().chain(leased) {
             assert_eq!(priority(&self.job[id]), score / LEVEL, "8: the score of {id}");
         }

@@ -226,7 +226,7 @@ fn a_schedule_that_cannot_run_shows_the_problem() {
             id: JobId::new(id).unwrap(),
             when: when.to_owned(),
             time_zone: "UTC".to_owned(),
-            body: Body::default(),
+            content: Body::default().into(),
             missed: Missed::One,
             next: BEGAN_AT,
         };
