@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A result that a measuring program prints, as a line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Nanoseconds per operation, bytes per timer, calls per put, jobs per second, jobs.
+    /// Nanoseconds per operation, bytes per timer, commands per job, jobs per second, jobs.
     pub value: f64,
     /// The unit of the value.
     pub unit: Unit,
@@ -26,7 +26,7 @@ pub enum Unit {
     Ns,
     /// In bytes.
     Bytes,
-    /// Store calls.
+    /// Commands of a store, or a ratio.
     Calls,
     /// Jobs per second.
     #[serde(rename = "jobs/s")]

@@ -16,7 +16,6 @@
 
 mod driver;
 mod figures;
-mod goals;
 mod report;
 mod suite;
 mod system;
@@ -35,7 +34,7 @@ use workloads::postgres::{self, PostgresServer};
 use workloads::{clients, http, redis};
 
 const USAGE: &str = "usage:
-  requeue-bench run --suite core|wheel|jobs|disk|redis|postgres|http|push|dashboard|clients|bridge
+  requeue-bench run --suite core|wheel|disk|redis|postgres|http|push|clients|bridge
                     --out FILE [--quick]
                     [--machine NAME] [--commit ID] [--profile NAME] [--scratch DIR]
                     [--go PROGRAM] [--kube PROGRAM] [--java CLASSES] [--beanstalkd]
@@ -275,8 +274,8 @@ fn options(args: &[&str]) -> Result<Options, String> {
 fn run(args: &[&str]) -> Result<(), String> {
     let Options { suite, out, quick, machine, commit, profile, mut programs } = options(args)?;
     let mut workloads = suite::workloads(&suite, quick).ok_or_else(|| {
-        format!("unknown suite {suite:?}: there are core, wheel, jobs, disk, redis, postgres, http, push, dashboard, \
-             clients and bridge")
+        format!("unknown suite {suite:?}: there are core, wheel, disk, redis, postgres, http, push, clients and \
+             bridge")
     })?;
     let plan = match (quick, suite.as_str()) {
         (true, "postgres") => Plan::POSTGRES_QUICK,
@@ -288,7 +287,7 @@ fn run(args: &[&str]) -> Result<(), String> {
         (false, "redis" | "clients") => Plan::REDIS,
         (false, "postgres") => Plan::POSTGRES,
         (false, "bridge") => Plan::BRIDGE,
-        (false, "http" | "push" | "dashboard") => Plan::HTTP,
+        (false, "http" | "push") => Plan::HTTP,
         (false, _) => Plan::NORMAL,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -321,7 +320,7 @@ fn run(args: &[&str]) -> Result<(), String> {
     }
     let series =
         driver::run(&suite, &workloads, &programs, &plan).map_err(|error| error.to_string())?;
-    report::print(&suite, &series);
+    report::print(&series);
     let origin = Origin { suite, machine, cores, commit, profile, quick, versions };
     report::write(&out, &origin, &series)
         .map_err(|error| format!("could not write {}: {error}", out.display()))

@@ -1,7 +1,6 @@
 //! Medians and ratios, as lines of JSON for programs and a table for people.
 
 use crate::driver::Series;
-use crate::goals;
 use requeue_bench::Unit;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -135,11 +134,11 @@ fn line(file: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     writeln!(file)
 }
 
-/// Prints requeue compared with each other system, or alone if there is none, and the
-/// goal if there is one. The systems of a workload without requeue are printed one by one.
-pub(crate) fn print(suite: &str, series: &[Series]) {
+/// Prints requeue compared with each other system, or alone if there is none. The systems of a
+/// workload without requeue are printed one by one.
+pub(crate) fn print(series: &[Series]) {
     println!(
-        "{:<22}{:<18}{:>10}  {:<18}{:>10}{:>8}   {:<14}to reach",
+        "{:<22}{:<18}{:>10}  {:<18}{:>10}{:>8}   {}",
         "workload", "system", "ours", "peer", "theirs", "ratio", "low–high"
     );
     let comparisons = comparisons(series);
@@ -153,26 +152,19 @@ pub(crate) fn print(suite: &str, series: &[Series]) {
         let with_peers = comparisons
             .iter()
             .filter(|c| c.ours.workload == ours.workload && c.ours.system == ours.system);
-        let most = goals::value(suite, &ours.workload);
-        let most = most.map(|most| format!("≤ {}", shown(most, ours.unit)));
         let mut alone = true;
         for Comparison { peer, ratio, low, high, .. } in with_peers {
             let (name, theirs) = (peer.system.name(), median_of(peer));
             let ratios = is_ratio(*low) && is_ratio(*high);
             let range = if ratios { format!("{low:.2}–{high:.2}") } else { String::new() };
             let ratio = if ratios { format!("{ratio:.2}") } else { "–".to_owned() };
-            let goal = goals::ratio(suite, &ours.workload, peer.system);
-            let goal = goal.map(|ratio| format!("≥ {ratio}"));
-            let most = most.iter().filter(|_| alone).cloned();
-            let goal = goal.into_iter().chain(most).collect::<Vec<_>>().join(", ");
-            let line = format!("{start}  {name:<18}{theirs:>10}{ratio:>8}   {range:<14}{goal}");
+            let line = format!("{start}  {name:<18}{theirs:>10}{ratio:>8}   {range}");
             println!("{}", line.trim_end());
             start = " ".repeat(50);
             alone = false;
         }
         if alone {
-            let goal = most.unwrap_or_default();
-            println!("{}", format!("{start}{:55}{goal}", "").trim_end());
+            println!("{start}");
         }
     }
 }

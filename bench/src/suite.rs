@@ -20,7 +20,6 @@ const PRIORITY: &[System] = &[Requeue, ControllerRuntime];
 const FAIR: &[System] = &[Requeue, RequeueFifo];
 const WORKER: &[System] = &[Requeue, ControllerRuntime];
 const WORKER_TASKS: &[System] = &[Requeue, ControllerRuntime, KubeRuntime];
-const JOBS: &[System] = &[Requeue, RequeueSingle];
 const PUT: &[System] = &[Requeue, Fdatasync, Beanstalkd, Fjall];
 const MIXED: &[System] = &[Requeue, Beanstalkd, Fjall];
 const COMMIT: &[System] = &[Requeue, Fdatasync];
@@ -30,7 +29,7 @@ const REDIS_PUT: &[System] = &[Requeue, Asynq, BullMq, Apalis, RedisSet, RedisZa
 const REDIS_PROCESS: &[System] = &[Requeue, Asynq, BullMq, Apalis, ApalisUnlocked];
 const POSTGRES: &[System] = &[Requeue, Pgmq, GraphileWorker, River, PgBoss];
 const POSTGRES_LATE: &[System] = &[Requeue, RequeuePolling, Pgmq, GraphileWorker, River, PgBoss];
-const HTTP: &[System] = &[Requeue, RequeueInProcess, Beanstalkd, FaktorySynced, Faktory];
+const HTTP: &[System] = &[Requeue, RequeueInProcess, Beanstalkd, Faktory];
 const HTTP_WAIT: &[System] = &[Requeue, Beanstalkd];
 const BROKERS: &[System] =
     &[RequeueRabbitMq, RabbitMqTtl, RequeueNats, NatsSchedule, RequeueKafka, RocketMq];
@@ -107,14 +106,10 @@ const ON_POSTGRES: &[(&str, &[System], bool)] = &[
 const OVER_HTTP: &[(&str, &[System], bool)] = &[
     ("put-1", HTTP, false),
     ("put-1-c16", HTTP, false),
-    ("put-1-c64", HTTP, false),
     ("put-100", HTTP, false),
-    ("put-100-c16", HTTP, false),
     ("cycle-1", HTTP, false),
     ("cycle-1-c16", HTTP, false),
-    ("cycle-1-c64", HTTP, false),
     ("cycle-100", HTTP, false),
-    ("cycle-100-c16", HTTP, false),
     ("waiting-10k", HTTP_WAIT, true),
 ];
 
@@ -125,11 +120,6 @@ const PUSH: &[(&str, &[System], bool)] = &[
     ("push-lateness", ALONE, false),
     ("push-10k", ALONE, true),
 ];
-
-/// Columns as in `DISK`. Other dashboards run in other languages and on other stores: the figures are
-/// compared with each other.
-const DASHBOARD: &[(&str, &[System], bool)] =
-    &[("dashboard-1k", ALONE, false), ("dashboard-1m", ALONE, false)];
 
 /// Columns as in `DISK`. The name is that of a language, with the number of concurrent handlers.
 const CLIENTS: &[(&str, &[System], bool)] = &[
@@ -148,24 +138,20 @@ const BRIDGE: &[(&str, &[System], bool)] = &[
     ("mixed-lateness", &[RequeueRabbitMq, RabbitMqTtl], false),
 ];
 
-/// The number of pending timers.
-pub(crate) const POPULATIONS: [(&str, usize); 5] =
-    [("1k", 1_000), ("10k", 10_000), ("100k", 100_000), ("1m", 1_000_000), ("10m", 10_000_000)];
-/// The largest number that a quick run measures.
-const QUICK_POPULATION: usize = 1_000_000;
+/// The numbers of pending jobs, by the names that workloads have for them.
+pub(crate) const POPULATIONS: [(&str, usize); 3] =
+    [("1k", 1_000), ("1m", 1_000_000), ("10m", 10_000_000)];
 
 /// Returns the workloads of a suite, or `None` if it does not exist.
 pub(crate) fn workloads(suite: &str, quick: bool) -> Option<Vec<Workload>> {
     match suite {
         "core" => Some(core(quick)),
         "wheel" => Some(wheel(quick)),
-        "jobs" => Some(jobs()),
         "disk" => Some(disk(quick)),
         "redis" => Some(each(ON_REDIS)),
         "postgres" => Some(postgres(quick)),
-        "http" => Some(http(quick)),
+        "http" => Some(each(OVER_HTTP)),
         "push" => Some(each(PUSH)),
-        "dashboard" => Some(each(DASHBOARD)),
         "clients" => Some(each(CLIENTS)),
         "bridge" => Some(each(BRIDGE)),
         _ => None,
@@ -187,25 +173,14 @@ fn core(quick: bool) -> Vec<Workload> {
 }
 
 fn wheel(quick: bool) -> Vec<Workload> {
-    let in_time = |&(_, n): &(&str, usize)| !quick || n <= QUICK_POPULATION;
-    let workload = |(label, _)| Workload {
-        name: format!("reschedule-{label}"),
+    let workload = |name: &str| Workload {
+        name: name.to_owned(),
         systems: ALONE.to_vec(),
         once: false,
         pending: None,
     };
-    POPULATIONS.into_iter().filter(in_time).map(workload).collect()
-}
-
-fn jobs() -> Vec<Workload> {
-    let mut workloads = Vec::new();
-    for kind in ["put-N", "put-N-wait", "put-N-memory", "calls-N", "calls-N-wait"] {
-        for callers in ["1", "10", "1000"] {
-            let name = kind.replace('N', callers);
-            workloads.push(Workload { name, systems: JOBS.to_vec(), once: false, pending: None });
-        }
-    }
-    workloads
+    let names = ["reschedule-1k", "reschedule-10m"];
+    names.into_iter().filter(|name| !quick || !name.ends_with("-10m")).map(workload).collect()
 }
 
 fn disk(quick: bool) -> Vec<Workload> {
@@ -241,36 +216,15 @@ fn postgres(quick: bool) -> Vec<Workload> {
     workloads
 }
 
-fn http(quick: bool) -> Vec<Workload> {
-    // Systems that sync each job separately take seconds for a batch of each connection.
-    let in_time = |name: &str| !quick || !(name.ends_with("c64") || name.contains("100-c"));
-    let mut workloads = each(OVER_HTTP);
-    workloads.retain(|workload| in_time(&workload.name));
-    for workload in &mut workloads {
-        workload.systems.retain(|&system| !quick || system != Faktory);
-    }
-    workloads
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn quick_suites_are_part_of_the_whole_ones() {
-        for suite in [
-            "core",
-            "wheel",
-            "jobs",
-            "disk",
-            "redis",
-            "postgres",
-            "http",
-            "push",
-            "dashboard",
-            "clients",
-            "bridge",
-        ] {
+        for suite in
+            ["core", "wheel", "disk", "redis", "postgres", "http", "push", "clients", "bridge"]
+        {
             let names = |quick| -> Vec<String> {
                 let workloads = workloads(suite, quick).expect("there is such a suite");
                 workloads.into_iter().map(|workload| workload.name).collect()
@@ -282,18 +236,7 @@ mod tests {
 
     #[test]
     fn each_workload_begins_with_ours() {
-        for suite in [
-            "core",
-            "wheel",
-            "jobs",
-            "disk",
-            "redis",
-            "http",
-            "push",
-            "dashboard",
-            "clients",
-            "bridge",
-        ] {
+        for suite in ["core", "wheel", "disk", "redis", "http", "push", "clients", "bridge"] {
             let workloads = workloads(suite, false).expect("there is such a suite");
             assert!(workloads.iter().all(|workload| workload.systems[0].is_ours()));
         }

@@ -14,8 +14,6 @@ pub(crate) enum System {
     RequeueString,
     /// requeue's plain queue, compared with its fair queue.
     RequeueFifo,
-    /// requeue with one store call per put, compared with batched puts.
-    RequeueSingle,
     /// The store of the server, called in the process.
     RequeueInProcess,
     /// The Python client, with handlers in threads.
@@ -40,10 +38,8 @@ pub(crate) enum System {
     Beanstalkd,
     /// A queue on the `fjall` crate.
     Fjall,
-    /// Its Redis writes a snapshot twice a minute.
-    Faktory,
     /// Its Redis syncs before the response.
-    FaktorySynced,
+    Faktory,
     Asynq,
     BullMq,
     Rq,
@@ -73,92 +69,53 @@ pub(crate) enum System {
 use System::*;
 
 impl System {
-    const ALL: [System; 38] = [
-        Requeue,
-        RequeueString,
-        RequeueFifo,
-        RequeueSingle,
-        RequeueInProcess,
-        RequeueThreads,
-        RequeueOnDisk,
-        RequeueRabbitMq,
-        RequeueNats,
-        RequeueKafka,
-        ClientGo,
-        ControllerRuntime,
-        KubeRuntime,
-        TokioUtil,
-        TokioUtilKeyed,
-        Java,
-        Fdatasync,
-        Beanstalkd,
-        Fjall,
-        Faktory,
-        FaktorySynced,
-        Asynq,
-        BullMq,
-        Rq,
-        Celery,
-        Dramatiq,
-        Apalis,
-        ApalisUnlocked,
-        RedisSet,
-        RedisZadd,
-        RequeuePolling,
-        Pgmq,
-        GraphileWorker,
-        River,
-        PgBoss,
-        RabbitMqTtl,
-        NatsSchedule,
-        RocketMq,
+    const NAMES: [(System, &str); 36] = [
+        (Requeue, "requeue"),
+        (RequeueString, "requeue-string"),
+        (RequeueFifo, "requeue-fifo"),
+        (RequeueInProcess, "requeue-inprocess"),
+        (RequeueThreads, "requeue-threads"),
+        (RequeueOnDisk, "requeue-disk"),
+        (RequeueRabbitMq, "requeue-rabbitmq"),
+        (RequeueNats, "requeue-nats"),
+        (RequeueKafka, "requeue-kafka"),
+        (ClientGo, "client-go"),
+        (ControllerRuntime, "controller-runtime"),
+        (KubeRuntime, "kube-runtime"),
+        (TokioUtil, "tokio-util"),
+        (TokioUtilKeyed, "tokio-util-keyed"),
+        (Java, "java"),
+        (Fdatasync, "fdatasync"),
+        (Beanstalkd, "beanstalkd"),
+        (Fjall, "fjall"),
+        (Faktory, "faktory-synced"),
+        (Asynq, "asynq"),
+        (BullMq, "bullmq"),
+        (Rq, "rq"),
+        (Celery, "celery"),
+        (Dramatiq, "dramatiq"),
+        (Apalis, "apalis"),
+        (ApalisUnlocked, "apalis-unlocked"),
+        (RedisSet, "redis-set"),
+        (RedisZadd, "redis-zadd"),
+        (RequeuePolling, "requeue-polling"),
+        (Pgmq, "pgmq"),
+        (GraphileWorker, "graphile-worker"),
+        (River, "river"),
+        (PgBoss, "pg-boss"),
+        (RabbitMqTtl, "rabbitmq-ttl"),
+        (NatsSchedule, "nats-schedule"),
+        (RocketMq, "rocketmq"),
     ];
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Requeue => "requeue",
-            RequeueString => "requeue-string",
-            RequeueFifo => "requeue-fifo",
-            RequeueSingle => "requeue-single",
-            RequeueInProcess => "requeue-inprocess",
-            RequeueThreads => "requeue-threads",
-            RequeueOnDisk => "requeue-disk",
-            RequeueRabbitMq => "requeue-rabbitmq",
-            RequeueNats => "requeue-nats",
-            RequeueKafka => "requeue-kafka",
-            ClientGo => "client-go",
-            ControllerRuntime => "controller-runtime",
-            KubeRuntime => "kube-runtime",
-            TokioUtil => "tokio-util",
-            TokioUtilKeyed => "tokio-util-keyed",
-            Java => "java",
-            Fdatasync => "fdatasync",
-            Beanstalkd => "beanstalkd",
-            Fjall => "fjall",
-            Faktory => "faktory",
-            FaktorySynced => "faktory-synced",
-            Asynq => "asynq",
-            BullMq => "bullmq",
-            Rq => "rq",
-            Celery => "celery",
-            Dramatiq => "dramatiq",
-            Apalis => "apalis",
-            ApalisUnlocked => "apalis-unlocked",
-            RedisSet => "redis-set",
-            RedisZadd => "redis-zadd",
-            RequeuePolling => "requeue-polling",
-            Pgmq => "pgmq",
-            GraphileWorker => "graphile-worker",
-            River => "river",
-            PgBoss => "pg-boss",
-            RabbitMqTtl => "rabbitmq-ttl",
-            NatsSchedule => "nats-schedule",
-            RocketMq => "rocketmq",
-        }
+        let named = System::NAMES.iter().find(|(system, _)| *system == self);
+        named.map(|&(_, name)| name).expect("every system has a name")
     }
 
     pub(crate) fn named(name: &str) -> Option<System> {
-        System::ALL.into_iter().find(|system| system.name() == name)
+        let named = System::NAMES.iter().find(|(_, known)| *known == name);
+        named.map(|&(system, _)| system)
     }
 
     /// Returns whether the others are compared with it.
@@ -223,7 +180,7 @@ impl Programs {
             KubeRuntime => self.kube.is_some(),
             Java => self.java.is_some(),
             Beanstalkd => self.beanstalkd,
-            Faktory | FaktorySynced => self.faktory.is_some(),
+            Faktory => self.faktory.is_some(),
             // The programs of the clients contain those of their language.
             Asynq => self.asynq.is_some() || self.clients.is_some(),
             BullMq => self.bullmq.is_some() || self.clients.is_some(),
@@ -317,12 +274,12 @@ impl Programs {
             command.args(self.clients.as_deref());
             return Ok(command);
         }
-        if matches!(suite, "http" | "push" | "dashboard") {
+        if matches!(suite, "http" | "push") {
             let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
             command.args(["http", system.name(), workload, &seconds.to_string()]);
             let program = match system {
                 Requeue => self.requeue.as_deref(),
-                Faktory | FaktorySynced => self.faktory.as_deref(),
+                Faktory => self.faktory.as_deref(),
                 _ => None,
             };
             command.args(self.scratch.as_deref()).args(program);

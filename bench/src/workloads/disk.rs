@@ -24,8 +24,6 @@ use requeue_bench::meter::passes;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub(crate) use churn::{LIVE_OF_1M, LIVE_OF_10M, space_to_reach};
-
 /// The largest batch of a store.
 const BATCH: usize = 1000;
 

@@ -1,7 +1,6 @@
 //! Jobs over HTTP: the service on disk, compared with its store without HTTP, beanstalkd and Faktory.
 
 mod beanstalkd;
-mod dashboard;
 mod faktory;
 mod in_process;
 mod job;
@@ -15,7 +14,6 @@ use super::place::Place;
 use super::usage;
 use crate::system::Programs;
 use crate::system::System::{self, *};
-use faktory::Durable;
 use in_process::InProcess;
 use load::{Caller, Shape};
 use requeue_bench::Measurement;
@@ -40,9 +38,6 @@ pub(crate) fn measure(
     rustix::fs::sync();
     if workload.starts_with("push") || workload == "schedules" {
         return push::measure(workload, budget, &place, program?);
-    }
-    if workload.starts_with("dashboard-") {
-        return dashboard::measure(workload, budget, &start(system, &place, program)?);
     }
     if workload == "waiting-10k" {
         return wait(system, budget, &place, program);
@@ -80,8 +75,7 @@ fn start(system: System, place: &Place, program: Option<&Path>) -> Option<Server
     Some(match system {
         Requeue => ours::start(program?, place),
         Beanstalkd => beanstalkd::start(place),
-        Faktory => faktory::start(program?, place, Durable::Later),
-        FaktorySynced => faktory::start(program?, place, Durable::Synced),
+        Faktory => faktory::start(program?, place),
         _ => return None,
     })
 }
@@ -90,7 +84,7 @@ fn connect(system: System, server: &Server, number: usize) -> Box<dyn Caller> {
     let stream = server.connect();
     match system {
         Beanstalkd => Box::new(beanstalkd::Connection::new(stream)),
-        Faktory | FaktorySynced => Box::new(faktory::Connection::new(stream, number)),
+        Faktory => Box::new(faktory::Connection::new(stream, number)),
         _ => Box::new(ours::Connection::new(stream)),
     }
 }

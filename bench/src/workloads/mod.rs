@@ -7,10 +7,8 @@ mod cycle;
 mod dedupe;
 mod delayed;
 pub(crate) mod disk;
-mod expensive_store;
 mod fair;
 pub(crate) mod http;
-mod jobs;
 mod lateness;
 mod place;
 pub(crate) mod postgres;
@@ -43,13 +41,6 @@ pub(crate) fn measure(
     workload: &str,
     budget: Duration,
 ) -> Option<Measurement> {
-    if suite == "jobs" {
-        return match system {
-            Requeue => jobs::measure(jobs::Settlement::Joined, workload, budget),
-            RequeueSingle => jobs::measure(jobs::Settlement::Single, workload, budget),
-            _ => None,
-        };
-    }
     let ns = match (suite, system) {
         ("core", Requeue) => keyed::<Arc<str>>(workload, budget)
             .or_else(|| ours(workload, budget))

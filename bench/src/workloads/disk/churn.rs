@@ -13,16 +13,11 @@ use requeue_bench::Measurement;
 use requeue_jobs::{Timestamp, WallClock};
 use std::time::{Duration, SystemTime};
 
-pub(crate) const LIVE_OF_1M: usize = 100_000;
-pub(crate) const LIVE_OF_10M: usize = 1_000_000;
+const LIVE_OF_1M: usize = 100_000;
+const LIVE_OF_10M: usize = 1_000_000;
 
 /// The time between two measurements of the space on disk.
 const TICKS: usize = 10;
-
-/// One and a half times the live data, plus 256 MiB.
-pub(crate) const fn space_to_reach(live: usize) -> f64 {
-    1.5 * (live * PAYLOAD) as f64 + (256 << 20) as f64
-}
 
 /// Returns `None` if there is no such number.
 pub(super) fn measure(label: &str, place: &Place) -> Option<Vec<Measurement>> {

@@ -16,16 +16,9 @@ use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// When Redis writes to disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Durable {
-    /// By default: a snapshot every half a minute.
-    Later,
-    /// Before the response, like requeue: a log is written and synced.
-    Synced,
-}
-
-pub(super) fn start(program: &Path, place: &Place, durable: Durable) -> Server {
+/// Its Redis writes and syncs a log before the response, like requeue. By default it writes a
+/// snapshot every half a minute.
+pub(super) fn start(program: &Path, place: &Place) -> Server {
     let server = Server::start(place, |port, dir| {
         let mut command = Command::new(program);
         command.args(["-b", &format!("127.0.0.1:{port}"), "-w", "127.0.0.1:0", "-l", "error"]);
@@ -33,13 +26,11 @@ pub(super) fn start(program: &Path, place: &Place, durable: Durable) -> Server {
         command.args(["-d", ".", "-c", "."]).current_dir(dir);
         command
     });
-    if durable == Durable::Synced {
-        redis(server.dir(), "config set save ''");
-        redis(server.dir(), "config set appendfsync always");
-        redis(server.dir(), "config set appendonly yes");
-        while !redis(server.dir(), "info persistence").contains("aof_rewrite_in_progress:0") {
-            thread::sleep(PAUSE);
-        }
+    redis(server.dir(), "config set save ''");
+    redis(server.dir(), "config set appendfsync always");
+    redis(server.dir(), "config set appendonly yes");
+    while !redis(server.dir(), "info persistence").contains("aof_rewrite_in_progress:0") {
+        thread::sleep(PAUSE);
     }
     server
 }
