@@ -4,11 +4,6 @@
 //!   run --suite core --out FILE …              the driver: starts one process per measurement
 //!   measure SUITE SYSTEM WORKLOAD SECONDS …    one measurement
 //!   prepare SYSTEM PENDING SCRATCH             creates a queue that measurements need on disk
-//!   redis SYSTEM WORKLOAD SECONDS PORT PROGRAM …    measures a program on a Redis
-//!   postgres SYSTEM WORKLOAD SECONDS PORT PROGRAM …    measures a program on a Postgres
-//!   http SYSTEM WORKLOAD SECONDS SCRATCH PROGRAM    measures a server
-//!   clients SYSTEM WORKLOAD SECONDS SCRATCH SERVER PROGRAMS    measures the worker of a client
-//!   bridge SYSTEM WORKLOAD SECONDS SCRATCH PORT PID PROGRAM    measures delays of a broker
 //!   obey URL                                   requeue as a program that is measured on a Redis
 //!   obey-postgres SYSTEM …                     a system as a program that is measured on a Postgres
 //!   figures ROOT                               copies the figures of all results into documents
@@ -25,8 +20,10 @@ use driver::Plan;
 use report::Origin;
 use requeue_bench::Measurement;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 use system::{Programs, System};
 use workloads::bridge::{self, Broker, Brokers};
@@ -42,13 +39,13 @@ const USAGE: &str = "usage:
                     [--asynq PROGRAM] [--bullmq SCRIPT] [--apalis PROGRAM]
                     [--postgres FOLDER] [--pgmq FILE] [--river PROGRAM] [--node-postgres FOLDER]
                     [--clients PROGRAMS] [--rocketmq FOLDER]
-  requeue-bench measure SUITE SYSTEM WORKLOAD SECONDS [SCRATCH]
+  requeue-bench measure core|wheel SYSTEM WORKLOAD SECONDS
+  requeue-bench measure disk SYSTEM WORKLOAD SECONDS [SCRATCH]
+  requeue-bench measure redis|postgres SYSTEM WORKLOAD SECONDS PORT [PROGRAM …]
+  requeue-bench measure http|push SYSTEM WORKLOAD SECONDS SCRATCH [PROGRAM]
+  requeue-bench measure clients SYSTEM WORKLOAD SECONDS SCRATCH SERVER PROGRAMS
+  requeue-bench measure bridge SYSTEM WORKLOAD SECONDS SCRATCH PORT PID [PROGRAM]
   requeue-bench prepare SYSTEM PENDING SCRATCH
-  requeue-bench redis SYSTEM WORKLOAD SECONDS PORT [PROGRAM …]
-  requeue-bench postgres SYSTEM WORKLOAD SECONDS PORT PROGRAM …
-  requeue-bench http SYSTEM WORKLOAD SECONDS SCRATCH [PROGRAM]
-  requeue-bench clients SYSTEM WORKLOAD SECONDS SCRATCH SERVER PROGRAMS
-  requeue-bench bridge SYSTEM WORKLOAD SECONDS SCRATCH PORT PID [PROGRAM]
   requeue-bench obey URL
   requeue-bench obey-postgres SYSTEM [FILE] URL
   requeue-bench figures ROOT";
@@ -58,35 +55,10 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let answer = match args[..] {
         ["run", ref options @ ..] => run(options),
-        ["measure", suite, system, workload, seconds] => {
-            measure(suite, system, workload, seconds, None)
-        }
-        ["measure", suite, system, workload, seconds, scratch] => {
-            measure(suite, system, workload, seconds, Some(scratch.into()))
+        ["measure", suite, system, workload, seconds, ref rest @ ..] => {
+            measure(suite, system, workload, seconds, rest)
         }
         ["prepare", system, pending, scratch] => prepare(system, pending, scratch.into()),
-        ["redis", system, workload, seconds, port, ref program @ ..] => {
-            measure_on_redis(system, workload, seconds, port, program)
-        }
-        ["postgres", system, workload, seconds, port, ref program @ ..] if !program.is_empty() => {
-            measure_on_postgres(system, workload, seconds, port, program)
-        }
-        ["http", system, workload, seconds, scratch] => {
-            measure_server(system, workload, seconds, scratch, None)
-        }
-        ["http", system, workload, seconds, scratch, program] => {
-            measure_server(system, workload, seconds, scratch, Some(Path::new(program)))
-        }
-        ["clients", system, workload, seconds, scratch, server, programs] => {
-            measure_client(system, workload, seconds, scratch, server, programs)
-        }
-        ["bridge", system, workload, seconds, scratch, port, pid] => {
-            measure_bridge(system, workload, seconds, scratch, [port, pid], None)
-        }
-        ["bridge", system, workload, seconds, scratch, port, pid, program] => {
-            let program = Some(Path::new(program));
-            measure_bridge(system, workload, seconds, scratch, [port, pid], program)
-        }
         ["figures", root] => figures::update(Path::new(root)),
         ["obey", url] => {
             redis::obey(url);
@@ -113,107 +85,53 @@ fn measure(
     system: &str,
     workload: &str,
     seconds: &str,
-    scratch: Option<PathBuf>,
+    rest: &[&str],
 ) -> Result<(), String> {
-    let (system, budget) = (named(system)?, budget(seconds)?);
-    let measurements = match suite {
-        "disk" => workloads::disk::measure(system, workload, budget, scratch),
-        _ => workloads::measure(suite, system, workload, budget).map(|answer| vec![answer]),
+    let seconds: f64 = number("seconds", seconds)?;
+    let budget = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
+    let system = named(system)?;
+    let measurements = match (suite, rest) {
+        ("disk", []) => workloads::disk::measure(system, workload, budget, None),
+        ("disk", [scratch]) => {
+            workloads::disk::measure(system, workload, budget, Some(scratch.into()))
+        }
+        ("redis", [port, program @ ..]) => {
+            redis::measure(system, workload, budget, number("port", port)?, program)
+        }
+        ("postgres", [port, program @ ..]) if !program.is_empty() => {
+            postgres::measure(workload, budget, number("port", port)?, program)
+        }
+        ("http" | "push", [scratch, program @ ..]) => {
+            let program = program.first().map(Path::new);
+            http::measure(system, workload, budget, scratch.into(), program)
+        }
+        ("clients", [scratch, server, programs]) => {
+            let (server, programs) = (Path::new(server), Path::new(programs));
+            clients::measure(system, workload, budget, scratch.into(), server, programs)
+        }
+        ("bridge", [scratch, port, pid, program @ ..]) => {
+            let broker = Broker { port: number("port", port)?, pid: number("process id", pid)? };
+            let program = program.first().map(Path::new);
+            bridge::measure(system, workload, budget, scratch.into(), broker, program)
+        }
+        ("core" | "wheel", []) => {
+            workloads::measure(suite, system, workload, budget).map(|answer| vec![answer])
+        }
+        _ => return Err(USAGE.to_owned()),
     };
-    print(suite, system, workload, measurements)
-}
-
-fn measure_on_redis(
-    system: &str,
-    workload: &str,
-    seconds: &str,
-    port: &str,
-    program: &[&str],
-) -> Result<(), String> {
-    let (system, budget) = (named(system)?, budget(seconds)?);
-    let port = port.parse().map_err(|e| format!("port {port:?}: {e}"))?;
-    print("redis", system, workload, redis::measure(system, workload, budget, port, program))
-}
-
-fn measure_on_postgres(
-    system: &str,
-    workload: &str,
-    seconds: &str,
-    port: &str,
-    program: &[&str],
-) -> Result<(), String> {
-    let (system, budget) = (named(system)?, budget(seconds)?);
-    let port = port.parse().map_err(|e| format!("port {port:?}: {e}"))?;
-    print("postgres", system, workload, postgres::measure(workload, budget, port, program))
-}
-
-fn measure_server(
-    system: &str,
-    workload: &str,
-    seconds: &str,
-    scratch: &str,
-    program: Option<&Path>,
-) -> Result<(), String> {
-    let (system, budget) = (named(system)?, budget(seconds)?);
-    print(
-        "http",
-        system,
-        workload,
-        http::measure(system, workload, budget, scratch.into(), program),
-    )
-}
-
-fn measure_client(
-    system: &str,
-    workload: &str,
-    seconds: &str,
-    scratch: &str,
-    server: &str,
-    programs: &str,
-) -> Result<(), String> {
-    let (system, budget) = (named(system)?, budget(seconds)?);
-    let (server, programs) = (Path::new(server), Path::new(programs));
-    let measured = clients::measure(system, workload, budget, scratch.into(), server, programs);
-    print("clients", system, workload, measured)
-}
-
-fn measure_bridge(
-    system: &str,
-    workload: &str,
-    seconds: &str,
-    scratch: &str,
-    [port, pid]: [&str; 2],
-    program: Option<&Path>,
-) -> Result<(), String> {
-    let (system, budget) = (named(system)?, budget(seconds)?);
-    let port = port.parse().map_err(|e| format!("port {port:?}: {e}"))?;
-    let pid = pid.parse().map_err(|e| format!("process id {pid:?}: {e}"))?;
-    let broker = Broker { port, pid };
-    let measured = bridge::measure(system, workload, budget, scratch.into(), broker, program);
-    print("bridge", system, workload, measured)
-}
-
-fn budget(seconds: &str) -> Result<Duration, String> {
-    let seconds: f64 = seconds.parse().map_err(|e| format!("seconds {seconds:?}: {e}"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
-}
-
-fn print(
-    suite: &str,
-    system: System,
-    workload: &str,
-    measurements: Option<Vec<Measurement>>,
-) -> Result<(), String> {
     let measurements = measurements
         .ok_or_else(|| format!("{} does not do {workload:?} of suite {suite:?}", system.name()))?;
     measurements.iter().for_each(Measurement::print);
     Ok(())
 }
 
+fn number<T: FromStr<Err: Display>>(what: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("{what} {text:?}: {error}"))
+}
+
 fn prepare(system: &str, pending: &str, scratch: PathBuf) -> Result<(), String> {
     let system = named(system)?;
-    let pending = pending.parse().map_err(|e| format!("pending {pending:?}: {e}"))?;
-    workloads::disk::prepare(system, pending, scratch)
+    workloads::disk::prepare(system, number("pending", pending)?, scratch)
         .ok_or_else(|| format!("{} is not on disk", system.name()))
 }
 

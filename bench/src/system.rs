@@ -246,43 +246,28 @@ impl Programs {
         workload: &str,
         seconds: f64,
     ) -> Result<Command, Error> {
+        let this = std::env::current_exe().map_err(Error::OwnProgram)?;
+        let own = |program: PathBuf| {
+            let mut command = Command::new(program);
+            command.args(["measure", suite, system.name(), workload, &seconds.to_string()]);
+            command
+        };
+        let scratch = self.scratch.as_deref();
         if let Some(port) = self.redis {
-            let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
-            command.args(["redis", system.name(), workload, &seconds.to_string()]);
+            let mut command = own(this);
             command.arg(port.to_string()).args(self.client(system)?.unwrap_or_default());
             return Ok(command);
         }
         if let Some(port) = self.postgres {
-            let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
-            command.args(["postgres", system.name(), workload, &seconds.to_string()]);
+            let mut command = own(this);
             command.arg(port.to_string()).args(self.postgres_client(system)?.unwrap_or_default());
             return Ok(command);
         }
         if let Some(broker) = self.brokers.of(system) {
-            let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
-            command.args(["bridge", system.name(), workload, &seconds.to_string()]);
-            command.args(self.scratch.as_deref());
-            command.args([broker.port.to_string(), broker.pid.to_string()]);
             let program = if system == RocketMq { &self.rocketmq } else { &self.requeue };
+            let mut command = own(this);
+            command.args(scratch).args([broker.port.to_string(), broker.pid.to_string()]);
             command.args(program.as_deref());
-            return Ok(command);
-        }
-        if suite == "clients" {
-            let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
-            command.args(["clients", system.name(), workload, &seconds.to_string()]);
-            command.args(self.scratch.as_deref()).args(self.requeue.as_deref());
-            command.args(self.clients.as_deref());
-            return Ok(command);
-        }
-        if matches!(suite, "http" | "push") {
-            let mut command = Command::new(std::env::current_exe().map_err(Error::OwnProgram)?);
-            command.args(["http", system.name(), workload, &seconds.to_string()]);
-            let program = match system {
-                Requeue => self.requeue.as_deref(),
-                Faktory => self.faktory.as_deref(),
-                _ => None,
-            };
-            command.args(self.scratch.as_deref()).args(program);
             return Ok(command);
         }
         let mut command = match (system, self) {
@@ -298,18 +283,26 @@ impl Programs {
                 command
             }
             _ => {
-                let this = std::env::current_exe().map_err(Error::OwnProgram)?;
                 // Counting every allocation slows the other workloads down, so it is a separate program.
-                let mut command = match workload {
-                    "timer-bytes" => Command::new(this.with_file_name("requeue-bench-bytes")),
-                    _ => Command::new(this),
+                let program = match workload {
+                    "timer-bytes" => this.with_file_name("requeue-bench-bytes"),
+                    _ => this,
                 };
-                command.arg("measure").arg(suite).arg(system.name());
-                command
+                let mut command = own(program);
+                command.args(scratch);
+                match (suite, system) {
+                    ("clients", _) => {
+                        command.args(self.requeue.as_deref()).args(self.clients.as_deref());
+                    }
+                    ("http" | "push", Requeue) => _ = command.args(self.requeue.as_deref()),
+                    ("http", Faktory) => _ = command.args(self.faktory.as_deref()),
+                    _ => {}
+                }
+                return Ok(command);
             }
         };
         command.arg(workload).arg(seconds.to_string());
-        command.args(self.scratch.as_deref());
+        command.args(scratch);
         Ok(command)
     }
 }
