@@ -15,40 +15,26 @@ mod views;
 
 use crate::fixture::ManualFixture;
 use Check::{Case, Concurrent, History, Schedules, Simulation};
-use by_time::{
-    AllKinds, AnyCursorIsValid, CursorIsNumber, CursorNeedsItsJob, LastMissing, NewestIgnored,
-    OnlyQueryLimits, OrderedBy, PriorityFirst, TiesSkipped, WaitingAreReady,
-};
+use by_time::{CursorNeedsItsJob, OrderedBy};
 use leases::{
-    AckAlwaysSucceeds, AckLost, BytesPerKind, CancelDeletes, CancelLost, DeletesBeforeAck,
-    DueTimeAsReceipt, EarlyDelivery, EndsWithoutRoom, ExpiredIsLost, ExpiredNotReported, ExpiryIs,
-    ExtendChangesReceipt, ExtendFromEnd, ExtendShortens, FencesFall, FencesRepeat, FirstKindFirst,
-    FirstSkipped, LeasedTwice, OldGeneration, OutOfOrder, ReceiptsRefused, ReleaseCounts,
-    SettledReported, StaleReceipt, SuccessorLost, SuccessorTwice,
+    CancelDeletes, DeletesBeforeAck, DueTimeAsReceipt, ExpiredNotReported, ExpiryIs,
+    ExtendChangesReceipt, FencesFall, FencesRepeat, SettledReported, StaleReceipt, SuccessorTwice,
 };
-use priorities::{
-    ConditionIs, DoneCanRun, DoneStays, LongResultsDiscarded, PutsKeepDone, ReapNeedsAToken,
-    ReleaseTakesAToken,
-};
-use puts::{
-    AttemptsResetByPut, BackoffEndedByPut, CancelErasedByPut, GenerationsRepeat, IfAbsentOverlooks,
-    KindsCountForever, OrderLostByPut, PutsLost, RoundedDown, WrongMode,
-};
+use priorities::{ConditionIs, ReapNeedsAToken};
+use puts::{CancelErasedByPut, GenerationsRepeat, IfAbsentOverlooks, KindsCountForever, WrongMode};
 use requeue_jobs::rules::List;
 use requeue_jobs::{Condition, JobState, Priority, Rate, Retention, Store, WallClock};
 use requeue_testkit::{
     Concurrent as ConcurrentRun, check_history, check_schedules, conformance, simulate,
 };
 use reschedules::{NotDebounced, RescheduleFlaw, WakesNobody};
-use restores::{CountersNotRestored, LeasesForgotten, LowRestoreLimit, RestoreOverwrites};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Deviation, FlawedStore};
+use store::{Deviation, FlawedStore, Hook};
 use unordered::{Order, UnorderedStore};
 use views::{
-    CountsDrift, DeadLoseErrors, EagerReaper, EmptyKindsAreNew, NoReaper, NotEnforced, PagesRepeat,
-    PagingSkips, SetsAnySchedule, SuccessorsNotCounted, TicksTwice, WaitNeverEnds, WaitNotWoken,
+    CountsDrift, EmptyKindsAreNew, NoReaper, NotEnforced, SetsAnySchedule, TicksTwice, WaitNotWoken,
 };
 
 /// A mistake that a store can make.
@@ -142,12 +128,12 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "a put resets the attempts",
         &[Case("retry::a_put_does_not_reset_the_attempts"), History, Simulation(6), Simulation(10)],
-        |clock| FlawedStore::create(clock, AttemptsResetByPut),
+        |clock| FlawedStore::create(clock, Hook::Put(puts::attempts_reset_by_put)),
     ),
     flaw(
         "a put that is due now moves a ready job back",
         &[Case("put::a_put_that_is_due_now_keeps_the_position"), History, Simulation(10)],
-        |clock| FlawedStore::create(clock, OrderLostByPut),
+        |clock| FlawedStore::create(clock, Hook::Put(puts::order_lost_by_put)),
     ),
     flaw(
         "a put ends the backoff",
@@ -157,7 +143,7 @@ const FLAWS: &[Flaw] = &[
             Simulation(3),
             Concurrent(3, "is in backoff until"),
         ],
-        |clock| FlawedStore::create(clock, BackoffEndedByPut),
+        |clock| FlawedStore::create(clock, Hook::Put(puts::backoff_ended_by_put)),
     ),
     flaw(
         "a put removes a cancellation",
@@ -210,17 +196,17 @@ const FLAWS: &[Flaw] = &[
             Simulation(3),
             Concurrent(3, "is not due before"),
         ],
-        |clock| FlawedStore::create(clock, EarlyDelivery),
+        |clock| FlawedStore::create(clock, Hook::Claim(leases::early_delivery)),
     ),
     flaw(
         "delays are rounded down",
         &[Case("put::due_times_round_up_to_a_millisecond"), History],
-        |clock| FlawedStore::create(clock, RoundedDown),
+        |clock| FlawedStore::create(clock, Hook::Put(puts::rounded_down)),
     ),
     flaw(
         "a claim returns jobs in reverse order",
         &[Case("claim::jobs_are_claimed_in_due_order"), History, Simulation(1)],
-        |clock| FlawedStore::create(clock, OutOfOrder),
+        |clock| FlawedStore::create(clock, Hook::Claim(leases::out_of_order)),
     ),
     flaw(
         "a release counts as an attempt",
@@ -230,7 +216,7 @@ const FLAWS: &[Flaw] = &[
             Simulation(6),
             Concurrent(6, "at most"),
         ],
-        |clock| FlawedStore::create(clock, ReleaseCounts),
+        |clock| FlawedStore::create(clock, Hook::Settle(leases::release_counts)),
     ),
     flaw(
         "an expiry does not count as an attempt",
@@ -245,7 +231,7 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "an expired lease cannot be settled",
         &[Case("lease::an_expired_lease_is_valid_until_the_job_is_claimed_again"), History],
-        |clock| FlawedStore::create(clock, ExpiredIsLost),
+        |clock| FlawedStore::create(clock, Hook::Settle(leases::expired_is_lost)),
     ),
     flaw(
         "expired leases are not reported",
@@ -264,7 +250,7 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "reading a job ends its expired lease",
         &[Case("lease::time_alone_changes_no_leased_job"), History],
-        |clock| FlawedStore::create(clock, EagerReaper),
+        |clock| FlawedStore::create(clock, Hook::View(views::eager_reaper)),
     ),
     flaw(
         "reap does nothing",
@@ -279,7 +265,7 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "an extension can shorten the lease",
         &[Case("lease::extend_never_shortens_a_lease"), History],
-        |clock| FlawedStore::create(clock, ExtendShortens),
+        |clock| FlawedStore::create(clock, Hook::Settle(leases::extend_shortens)),
     ),
     flaw(
         "a successor runs twice",
@@ -294,12 +280,12 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "an ack deletes the successor",
         &[Case("successor::a_successor_runs_after_the_ack_and_not_before"), History, Simulation(2)],
-        |clock| FlawedStore::create(clock, SuccessorLost),
+        |clock| FlawedStore::create(clock, Hook::Settle(leases::successor_lost)),
     ),
     flaw(
         "dead jobs lose their errors",
         &[Case("dead::a_dead_job_keeps_its_error"), History],
-        |clock| FlawedStore::create(clock, DeadLoseErrors),
+        |clock| FlawedStore::create(clock, Hook::View(views::dead_lose_errors)),
     ),
     flaw(
         "the concurrency limit is not enforced",
@@ -324,7 +310,7 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "a claim always begins with the first kind",
         &[Case("kinds::several_kinds_take_turns_at_being_first"), Simulation(10)],
-        |clock| FlawedStore::create(clock, FirstKindFirst),
+        |clock| FlawedStore::create(clock, Hook::Claim(leases::first_kind_first)),
     ),
     flaw(
         "a kind without jobs has no generation",
@@ -334,7 +320,7 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "pages skip a job",
         &[Case("list::pages_contain_every_job_exactly_once"), History, Simulation(12)],
-        |clock| FlawedStore::create(clock, PagingSkips),
+        |clock| FlawedStore::create(clock, Hook::List(views::paging_skips)),
     ),
     flaw(
         "counts drift",
@@ -362,17 +348,17 @@ const FLAWS: &[Flaw] = &[
             Case("restore::an_existing_job_is_kept_in_any_state"),
             Case("done::a_restored_job_that_is_done_is_not_restored_again"),
         ],
-        |clock| FlawedStore::create(clock, RestoreOverwrites),
+        |clock| FlawedStore::create(clock, Hook::Restore(restores::restore_overwrites)),
     ),
     flaw(
         "counters are not restored",
         &[Case("restore::new_generations_are_above_the_restored_ones")],
-        |clock| FlawedStore::create(clock, CountersNotRestored),
+        |clock| FlawedStore::create(clock, Hook::Restore(restores::counters_not_restored)),
     ),
     flaw(
         "generations that others restore are rejected",
         &[Case("restore::no_restore_uses_up_the_numbers_of_a_kind")],
-        |clock| FlawedStore::create(clock, LowRestoreLimit),
+        |clock| FlawedStore::create(clock, Hook::Restore(restores::low_restore_limit)),
     ),
     flaw(
         "kinds without jobs count towards the limit",
@@ -382,7 +368,7 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "a restored lease is forgotten",
         &[Case("restore::a_leased_job_is_restored_as_pending_until_its_lease_ends")],
-        |clock| FlawedStore::create(clock, LeasesForgotten),
+        |clock| FlawedStore::create(clock, Hook::Restore(restores::leases_forgotten)),
     ),
     flaw(
         "a claimed job can be claimed again",
@@ -393,11 +379,8 @@ const FLAWS: &[Flaw] = &[
             Simulation(6),
             Concurrent(1, "is leased until"),
         ],
-        |clock| FlawedStore::create(clock, LeasedTwice),
+        |clock| FlawedStore::create(clock, Hook::Claim(leases::leased_twice)),
     ),
-    flaw("a claim skips the first job", &[History, Simulation(10)], |clock| {
-        FlawedStore::create(clock, FirstSkipped)
-    }),
     flaw(
         "fences fall",
         &[
@@ -416,7 +399,7 @@ const FLAWS: &[Flaw] = &[
             Simulation(4),
             Concurrent(4, "was put before"),
         ],
-        |clock| FlawedStore::create(clock, OldGeneration),
+        |clock| FlawedStore::create(clock, Hook::Claim(leases::old_generation)),
     ),
     flaw(
         "an ack always succeeds",
@@ -426,7 +409,7 @@ const FLAWS: &[Flaw] = &[
             Simulation(1),
             Concurrent(8, "was settled twice"),
         ],
-        |clock| FlawedStore::create(clock, AckAlwaysSucceeds),
+        |clock| FlawedStore::create(clock, Hook::Settle(leases::ack_always_succeeds)),
     ),
     flaw(
         "an ack is lost",
@@ -439,15 +422,15 @@ const FLAWS: &[Flaw] = &[
             Concurrent(2, "never done"),
             Concurrent(4, "was acked before"),
         ],
-        |clock| FlawedStore::create(clock, AckLost),
+        |clock| FlawedStore::create(clock, Hook::Settle(leases::ack_lost)),
     ),
     flaw("a third of all receipts is refused", &[History, Concurrent(5, "was refused")], |clock| {
-        FlawedStore::create(clock, ReceiptsRefused)
+        FlawedStore::create(clock, Hook::Settle(leases::receipts_refused))
     }),
     flaw(
         "an extension counts from the end of the lease",
         &[Case("lease::extend_counts_from_now"), History, Simulation(8)],
-        |clock| FlawedStore::create(clock, ExtendFromEnd),
+        |clock| FlawedStore::create(clock, Hook::Settle(leases::extend_from_end)),
     ),
     flaw(
         "a cancel is lost",
@@ -458,33 +441,25 @@ const FLAWS: &[Flaw] = &[
             Simulation(7),
             Concurrent(7, "was cancelled"),
         ],
-        |clock| FlawedStore::create(clock, CancelLost),
+        |clock| FlawedStore::create(clock, Hook::Change(leases::cancel_lost)),
     ),
     flaw("a put is lost", &[History, Simulation(2), Concurrent(2, "is lost")], |clock| {
-        FlawedStore::create(clock, PutsLost)
+        FlawedStore::create(clock, Hook::Put(puts::puts_lost))
     }),
-    flaw("a wait never ends", &[Case("wait::a_put_ends_a_wait"), Simulation(11)], |clock| {
-        FlawedStore::create(clock, WaitNeverEnds)
-    }),
-    flaw(
-        "pages repeat a job",
-        &[Case("list::pages_contain_every_job_exactly_once"), History, Simulation(12)],
-        |clock| FlawedStore::create(clock, PagesRepeat),
-    ),
     flaw(
         "a claim of several kinds returns sixteen mebibytes of each",
         &[Case("limits::a_claim_returns_sixteen_mebibytes_of_all_its_kinds_together")],
-        |clock| FlawedStore::create(clock, BytesPerKind),
+        |clock| FlawedStore::create(clock, Hook::Claim(leases::bytes_per_kind)),
     ),
     flaw(
         "a claim ends an expired lease that it has no room for",
         &[Case("limits::an_expired_lease_that_does_not_fit_into_a_claim_is_not_ended")],
-        |clock| FlawedStore::create(clock, EndsWithoutRoom),
+        |clock| FlawedStore::create(clock, Hook::Claim(leases::ends_without_room)),
     ),
     flaw(
         "successors do not count towards the bytes of a page",
         &[Case("limits::a_page_has_sixteen_mebibytes_including_successors")],
-        |clock| FlawedStore::create(clock, SuccessorsNotCounted),
+        |clock| FlawedStore::create(clock, Hook::List(views::successors_not_counted)),
     ),
     flaw(
         "no job ever dies",
@@ -589,7 +564,7 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "results do not count towards the bytes of a page",
         &[Case("done::a_page_has_sixteen_mebibytes_of_results")],
-        |clock| FlawedStore::create(clock, SuccessorsNotCounted),
+        |clock| FlawedStore::create(clock, Hook::List(views::successors_not_counted)),
     ),
     flaw(
         "a kind without tokens is not reaped",
@@ -662,22 +637,22 @@ const FLAWS: &[Flaw] = &[
         |clock| FlawedStore::create(clock, ConditionIs(Condition::IfAbsent, Condition::IfNew)),
     ),
     flaw("a put does not replace a done job", &[History], |clock| {
-        FlawedStore::create(clock, PutsKeepDone)
+        FlawedStore::create(clock, Hook::Put(priorities::puts_keep_done))
     }),
     flaw(
         "a done job can run",
         &[Case("done::a_done_job_can_be_removed_but_not_run"), History],
-        |clock| FlawedStore::create(clock, DoneCanRun),
+        |clock| FlawedStore::create(clock, Hook::Change(priorities::done_can_run)),
     ),
     flaw(
         "a done job cannot be removed",
         &[Case("done::a_done_job_can_be_removed_but_not_run"), History],
-        |clock| FlawedStore::create(clock, DoneStays),
+        |clock| FlawedStore::create(clock, Hook::Change(priorities::done_stays)),
     ),
     flaw(
         "a long result is discarded",
         &[Case("done::a_result_that_is_too_long_is_rejected")],
-        |clock| FlawedStore::create(clock, LongResultsDiscarded),
+        |clock| FlawedStore::create(clock, Hook::Settle(priorities::long_results_discarded)),
     ),
     flaw(
         "the rate is not limited",
@@ -725,7 +700,7 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "a release takes a token",
         &[Case("rate::a_release_gives_its_token_back"), History, Simulation(11)],
-        |clock| FlawedStore::create(clock, ReleaseTakesAToken),
+        |clock| FlawedStore::create(clock, Hook::Settle(priorities::release_takes_a_token)),
     ),
     flaw(
         "pending jobs are listed by their creation",
@@ -750,27 +725,27 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "lists by time always begin with the earliest job",
         &[Case("by_time::the_newest_can_be_first"), History],
-        |clock| FlawedStore::create(clock, NewestIgnored),
+        |clock| FlawedStore::create(clock, Hook::ListByTime(by_time::newest_ignored)),
     ),
     flaw(
         "lists by time begin with the highest priority",
         &[Case("by_time::priorities_do_not_change_the_order"), History],
-        |clock| FlawedStore::create(clock, PriorityFirst),
+        |clock| FlawedStore::create(clock, Hook::ListByTime(by_time::priority_first)),
     ),
     flaw(
         "lists of ready jobs contain waiting ones",
         &[Case("by_time::only_jobs_of_the_kind_and_state_are_listed"), History],
-        |clock| FlawedStore::create(clock, WaitingAreReady),
+        |clock| FlawedStore::create(clock, Hook::ListByTime(by_time::waiting_are_ready)),
     ),
     flaw(
         "lists by time contain all kinds",
         &[Case("by_time::only_jobs_of_the_kind_and_state_are_listed"), History],
-        |clock| FlawedStore::create(clock, AllKinds),
+        |clock| FlawedStore::create(clock, Hook::ListByTime(by_time::all_kinds)),
     ),
     flaw(
         "a page by time lacks its last job",
         &[Case("by_time::pages_contain_every_job_exactly_once"), History],
-        |clock| FlawedStore::create(clock, LastMissing),
+        |clock| FlawedStore::create(clock, Hook::ListByTime(by_time::last_missing)),
     ),
     flaw(
         "a cursor skips the rest of its millisecond",
@@ -778,12 +753,12 @@ const FLAWS: &[Flaw] = &[
             Case("by_time::jobs_of_the_same_millisecond_are_in_the_same_order_on_all_pages"),
             History,
         ],
-        |clock| FlawedStore::create(clock, TiesSkipped),
+        |clock| FlawedStore::create(clock, Hook::ListByTime(by_time::ties_skipped)),
     ),
     flaw(
         "a cursor counts the jobs before it",
         &[Case("by_time::an_unchanged_job_is_on_exactly_one_page")],
-        |clock| FlawedStore::create(clock, CursorIsNumber),
+        |clock| FlawedStore::create(clock, Hook::ListByTime(by_time::cursor_is_number)),
     ),
     flaw(
         "a cursor is lost with its job",
@@ -793,7 +768,7 @@ const FLAWS: &[Flaw] = &[
     flaw(
         "a malformed cursor is ignored",
         &[Case("by_time::a_malformed_cursor_is_invalid")],
-        |clock| FlawedStore::create(clock, AnyCursorIsValid),
+        |clock| FlawedStore::create(clock, Hook::ListByTime(by_time::any_cursor_is_valid)),
     ),
     flaw(
         "a page by time has no limits of its own",
@@ -801,7 +776,7 @@ const FLAWS: &[Flaw] = &[
             Case("by_time::a_page_has_a_thousand_jobs_at_most"),
             Case("by_time::a_page_has_sixteen_mebibytes_of_bodies"),
         ],
-        |clock| FlawedStore::create(clock, OnlyQueryLimits),
+        |clock| FlawedStore::create(clock, Hook::ListByTime(by_time::only_query_limits)),
     ),
     flaw(
         "a reschedule loses the body",

@@ -106,18 +106,17 @@ impl Deviation for FencesRepeat {
 }
 
 /// A release counts as a failed attempt.
-pub(super) struct ReleaseCounts;
-
-impl Deviation for ReleaseCounts {
-    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        if settle.action != Settlement::Release {
-            return correct.settle(settle.receipt, settle.action);
-        }
-        let action = Settlement::Retry { delay: Some(Duration::ZERO), error: "released".into() };
-        match correct.settle(settle.receipt, action)? {
-            Settled::Cancelled => Ok(Settled::Cancelled),
-            _ => Ok(Settled::Released),
-        }
+pub(super) fn release_counts(
+    correct: &CorrectStore,
+    settle: Settle,
+) -> Result<Settled, SettleError> {
+    if settle.action != Settlement::Release {
+        return correct.settle(settle.receipt, settle.action);
+    }
+    let action = Settlement::Retry { delay: Some(Duration::ZERO), error: "released".into() };
+    match correct.settle(settle.receipt, action)? {
+        Settled::Cancelled => Ok(Settled::Cancelled),
+        _ => Ok(Settled::Released),
     }
 }
 
@@ -128,18 +127,14 @@ fn jobs(correct: &CorrectStore, claim: &Claim, state: JobState) -> Vec<JobView> 
 }
 
 /// A claim also returns jobs that are due within a second.
-pub(super) struct EarlyDelivery;
-
-impl Deviation for EarlyDelivery {
-    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
-        let soon = correct.now().saturating_add(Duration::from_secs(1));
-        for view in jobs(correct, &claim, JobState::Waiting) {
-            if view.version.due <= soon {
-                let _ready = correct.change(&(view.kind, view.id), ChangeKind::RunNow);
-            }
+pub(super) fn early_delivery(correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
+    let soon = correct.now().saturating_add(Duration::from_secs(1));
+    for view in jobs(correct, &claim, JobState::Waiting) {
+        if view.version.due <= soon {
+            let _ready = correct.change(&(view.kind, view.id), ChangeKind::RunNow);
         }
-        correct.claim(claim)
     }
+    correct.claim(claim)
 }
 
 /// An expired lease is settled like this instead.
@@ -178,17 +173,16 @@ impl Deviation for ExpiryIs {
 }
 
 /// An expired lease cannot be settled, even if nobody has claimed the job since.
-pub(super) struct ExpiredIsLost;
-
-impl Deviation for ExpiredIsLost {
-    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        let Settle { receipt, action } = settle;
-        let lease = correct.get(&name(&receipt)).and_then(|view| view.lease);
-        if lease.is_some_and(|lease| lease.ends_at <= correct.now()) {
-            return Err(SettleError::LeaseLost { receipt });
-        }
-        correct.settle(receipt, action)
+pub(super) fn expired_is_lost(
+    correct: &CorrectStore,
+    settle: Settle,
+) -> Result<Settled, SettleError> {
+    let Settle { receipt, action } = settle;
+    let lease = correct.get(&name(&receipt)).and_then(|view| view.lease);
+    if lease.is_some_and(|lease| lease.ends_at <= correct.now()) {
+        return Err(SettleError::LeaseLost { receipt });
     }
+    correct.settle(receipt, action)
 }
 
 /// Expired leases are not reported.
@@ -255,17 +249,16 @@ impl Deviation for SuccessorTwice {
 }
 
 /// An ack deletes the successor together with the job.
-pub(super) struct SuccessorLost;
-
-impl Deviation for SuccessorLost {
-    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        let name = name(&settle.receipt);
-        let settled = correct.settle(settle.receipt, settle.action)?;
-        if settled == Settled::Done {
-            let _removed = correct.change(&name, ChangeKind::Cancel);
-        }
-        Ok(settled)
+pub(super) fn successor_lost(
+    correct: &CorrectStore,
+    settle: Settle,
+) -> Result<Settled, SettleError> {
+    let name = name(&settle.receipt);
+    let settled = correct.settle(settle.receipt, settle.action)?;
+    if settled == Settled::Done {
+        let _removed = correct.change(&name, ChangeKind::Cancel);
     }
+    Ok(settled)
 }
 
 /// An extension makes the receipt invalid.
@@ -289,20 +282,19 @@ impl Deviation for ExtendChangesReceipt {
 }
 
 /// An extension can make the lease end earlier.
-pub(super) struct ExtendShortens;
-
-impl Deviation for ExtendShortens {
-    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        let length = match settle.action {
-            Settlement::Extend(length) => length,
-            _ => None,
-        };
-        match (correct.settle(settle.receipt, settle.action)?, length) {
-            (Settled::Extended(_), Some(length)) => {
-                Ok(Settled::Extended(correct.now().saturating_add(length)))
-            }
-            (settled, _) => Ok(settled),
+pub(super) fn extend_shortens(
+    correct: &CorrectStore,
+    settle: Settle,
+) -> Result<Settled, SettleError> {
+    let length = match settle.action {
+        Settlement::Extend(length) => length,
+        _ => None,
+    };
+    match (correct.settle(settle.receipt, settle.action)?, length) {
+        (Settled::Extended(_), Some(length)) => {
+            Ok(Settled::Extended(correct.now().saturating_add(length)))
         }
+        (settled, _) => Ok(settled),
     }
 }
 
@@ -346,31 +338,26 @@ impl Deviation for StaleReceipt {
 }
 
 /// A claim returns its jobs in reverse order.
-pub(super) struct OutOfOrder;
-
-impl Deviation for OutOfOrder {
-    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
-        let mut claimed = correct.claim(claim)?;
-        claimed.jobs.reverse();
-        Ok(claimed)
-    }
+pub(super) fn out_of_order(correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
+    let mut claimed = correct.claim(claim)?;
+    claimed.jobs.reverse();
+    Ok(claimed)
 }
 
 /// A claim of several kinds always begins with the first one.
-pub(super) struct FirstKindFirst;
-
-impl Deviation for FirstKindFirst {
-    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
-        let mut all = Claimed::default();
-        for kind in claim.kinds.clone() {
-            let max = claim.max - all.jobs.len();
-            let one = correct.claim(Claim { kinds: vec![kind], max, ..claim.clone() })?;
-            all.jobs.extend(one.jobs);
-            all.errors.extend(one.errors);
-            all.expired.extend(one.expired);
-        }
-        Ok(all)
+pub(super) fn first_kind_first(
+    correct: &CorrectStore,
+    claim: Claim,
+) -> Result<Claimed, StoreError> {
+    let mut all = Claimed::default();
+    for kind in claim.kinds.clone() {
+        let max = claim.max - all.jobs.len();
+        let one = correct.claim(Claim { kinds: vec![kind], max, ..claim.clone() })?;
+        all.jobs.extend(one.jobs);
+        all.errors.extend(one.errors);
+        all.expired.extend(one.expired);
     }
+    Ok(all)
 }
 
 /// Cancelling a leased job deletes it immediately.
@@ -398,31 +385,12 @@ impl Deviation for CancelDeletes {
 }
 
 /// A claimed job can be claimed again immediately.
-pub(super) struct LeasedTwice;
-
-impl Deviation for LeasedTwice {
-    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
-        let claimed = correct.claim(claim)?;
-        for job in &claimed.jobs {
-            let _released = correct.settle(job.receipt.clone(), Settlement::Release);
-        }
-        Ok(claimed)
+pub(super) fn leased_twice(correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
+    let claimed = correct.claim(claim)?;
+    for job in &claimed.jobs {
+        let _released = correct.settle(job.receipt.clone(), Settlement::Release);
     }
-}
-
-/// Of all jobs that are ready, a claim skips the first.
-pub(super) struct FirstSkipped;
-
-impl Deviation for FirstSkipped {
-    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
-        let max = claim.max + 1;
-        let mut claimed = correct.claim(Claim { max, ..claim })?;
-        if claimed.jobs.len() == max {
-            let first = claimed.jobs.remove(0);
-            let _released = correct.settle(first.receipt, Settlement::Release);
-        }
-        Ok(claimed)
-    }
+    Ok(claimed)
 }
 
 /// Each lease has a lower fence than the one before it.
@@ -445,110 +413,90 @@ impl Deviation for FencesFall {
 }
 
 /// A claimed job has the generation before its own.
-pub(super) struct OldGeneration;
-
-impl Deviation for OldGeneration {
-    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
-        let mut claimed = correct.claim(claim)?;
-        claimed.jobs.iter_mut().for_each(|job| job.version.generation.0 -= 1);
-        Ok(claimed)
-    }
+pub(super) fn old_generation(correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
+    let mut claimed = correct.claim(claim)?;
+    claimed.jobs.iter_mut().for_each(|job| job.version.generation.0 -= 1);
+    Ok(claimed)
 }
 
 /// An ack succeeds even if the lease is lost.
-pub(super) struct AckAlwaysSucceeds;
-
-impl Deviation for AckAlwaysSucceeds {
-    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        let ack = settle.action == Settlement::Ack;
-        let settled = correct.settle(settle.receipt, settle.action);
-        settled.or_else(|lost| if ack { Ok(Settled::Done) } else { Err(lost) })
-    }
+pub(super) fn ack_always_succeeds(
+    correct: &CorrectStore,
+    settle: Settle,
+) -> Result<Settled, SettleError> {
+    let ack = settle.action == Settlement::Ack;
+    let settled = correct.settle(settle.receipt, settle.action);
+    settled.or_else(|lost| if ack { Ok(Settled::Done) } else { Err(lost) })
 }
 
 /// An ack succeeds and does nothing.
-pub(super) struct AckLost;
-
-impl Deviation for AckLost {
-    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        match settle.action {
-            Settlement::Ack => Ok(Settled::Done),
-            action => correct.settle(settle.receipt, action),
-        }
+pub(super) fn ack_lost(correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
+    match settle.action {
+        Settlement::Ack => Ok(Settled::Done),
+        action => correct.settle(settle.receipt, action),
     }
 }
 
 /// A third of all valid receipts is refused.
-pub(super) struct ReceiptsRefused;
-
-impl Deviation for ReceiptsRefused {
-    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        let Settle { receipt, action } = settle;
-        match receipt.nonce().is_multiple_of(3) {
-            true => Err(SettleError::LeaseLost { receipt }),
-            false => correct.settle(receipt, action),
-        }
+pub(super) fn receipts_refused(
+    correct: &CorrectStore,
+    settle: Settle,
+) -> Result<Settled, SettleError> {
+    let Settle { receipt, action } = settle;
+    match receipt.nonce().is_multiple_of(3) {
+        true => Err(SettleError::LeaseLost { receipt }),
+        false => correct.settle(receipt, action),
     }
 }
 
 /// An extension counts from the end of the lease instead of from now.
-pub(super) struct ExtendFromEnd;
-
-impl Deviation for ExtendFromEnd {
-    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        let Settle { receipt, mut action } = settle;
-        if let Settlement::Extend(length) = &mut action
-            && let Some(lease) = correct.get(&name(&receipt)).and_then(|view| view.lease)
-        {
-            let left = lease.ends_at.saturating_since(correct.now());
-            *length = Some(left + Duration::from_secs(1));
-        }
-        correct.settle(receipt, action)
+pub(super) fn extend_from_end(
+    correct: &CorrectStore,
+    settle: Settle,
+) -> Result<Settled, SettleError> {
+    let Settle { receipt, mut action } = settle;
+    if let Settlement::Extend(length) = &mut action
+        && let Some(lease) = correct.get(&name(&receipt)).and_then(|view| view.lease)
+    {
+        let left = lease.ends_at.saturating_since(correct.now());
+        *length = Some(left + Duration::from_secs(1));
     }
+    correct.settle(receipt, action)
 }
 
 /// A cancel succeeds and does nothing.
-pub(super) struct CancelLost;
-
-impl Deviation for CancelLost {
-    fn change(&mut self, correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
-        match change.action {
-            ChangeKind::Cancel => Ok(Changed::Removed),
-            action => correct.change(&(change.kind, change.id), action),
-        }
+pub(super) fn cancel_lost(correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
+    match change.action {
+        ChangeKind::Cancel => Ok(Changed::Removed),
+        action => correct.change(&(change.kind, change.id), action),
     }
 }
 
 /// The byte bound applies to each kind of a claim by itself.
-pub(super) struct BytesPerKind;
-
-impl Deviation for BytesPerKind {
-    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
-        let mut all = Claimed::default();
-        if claim.kinds.len() < 2 {
-            return correct.claim(claim);
-        }
-        for kind in &claim.kinds {
-            let max = claim.max.saturating_sub(all.jobs.len());
-            let one = correct.claim(Claim { kinds: vec![kind.clone()], max, ..claim.clone() })?;
-            all.jobs.extend(one.jobs);
-            all.errors.extend(one.errors);
-            all.expired.extend(one.expired);
-        }
-        Ok(all)
+pub(super) fn bytes_per_kind(correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
+    let mut all = Claimed::default();
+    if claim.kinds.len() < 2 {
+        return correct.claim(claim);
     }
+    for kind in &claim.kinds {
+        let max = claim.max.saturating_sub(all.jobs.len());
+        let one = correct.claim(Claim { kinds: vec![kind.clone()], max, ..claim.clone() })?;
+        all.jobs.extend(one.jobs);
+        all.errors.extend(one.errors);
+        all.expired.extend(one.expired);
+    }
+    Ok(all)
 }
 
 /// A claim counts the attempt of every lease that has expired, whether or not it returns the job.
-pub(super) struct EndsWithoutRoom;
-
-impl Deviation for EndsWithoutRoom {
-    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
-        let max = claim.max;
-        let claimed = correct.claim(claim)?;
-        if claimed.jobs.len() < max {
-            correct.reap(max);
-        }
-        Ok(claimed)
+pub(super) fn ends_without_room(
+    correct: &CorrectStore,
+    claim: Claim,
+) -> Result<Claimed, StoreError> {
+    let max = claim.max;
+    let claimed = correct.claim(claim)?;
+    if claimed.jobs.len() < max {
+        correct.reap(max);
     }
+    Ok(claimed)
 }

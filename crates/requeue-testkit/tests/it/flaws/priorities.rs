@@ -112,58 +112,43 @@ impl Deviation for ConditionIs {
 }
 
 /// A put without a condition keeps a done job.
-pub(super) struct PutsKeepDone;
-
-impl Deviation for PutsKeepDone {
-    fn put(&mut self, correct: &CorrectStore, mut put: Put) -> Result<Placed, PutError> {
-        let view = correct.get(&(put.kind.clone(), put.id.clone()));
-        if view.is_some_and(|view| view.state == JobState::Done) {
-            put.condition = Some(Condition::IfNew);
-        }
-        correct.put(put)
+pub(super) fn puts_keep_done(correct: &CorrectStore, mut put: Put) -> Result<Placed, PutError> {
+    let view = correct.get(&(put.kind.clone(), put.id.clone()));
+    if view.is_some_and(|view| view.state == JobState::Done) {
+        put.condition = Some(Condition::IfNew);
     }
+    correct.put(put)
 }
 
 /// *Run now* reports success for a done job.
-pub(super) struct DoneCanRun;
-
-impl Deviation for DoneCanRun {
-    fn change(&mut self, correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
-        let name: JobName = (change.kind, change.id);
-        match correct.change(&name, change.action) {
-            Err(ChangeError::Done { .. }) => Ok(Changed::Ready),
-            changed => changed,
-        }
+pub(super) fn done_can_run(correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
+    let name: JobName = (change.kind, change.id);
+    match correct.change(&name, change.action) {
+        Err(ChangeError::Done { .. }) => Ok(Changed::Ready),
+        changed => changed,
     }
 }
 
 /// A done job cannot be removed.
-pub(super) struct DoneStays;
-
-impl Deviation for DoneStays {
-    fn change(&mut self, correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
-        let name: JobName = (change.kind, change.id);
-        let done = correct.get(&name).is_some_and(|view| view.state == JobState::Done);
-        if done && change.action == ChangeKind::Cancel {
-            return Err(ChangeError::Absent { kind: name.0, id: name.1 });
-        }
-        correct.change(&name, change.action)
+pub(super) fn done_stays(correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
+    let name: JobName = (change.kind, change.id);
+    let done = correct.get(&name).is_some_and(|view| view.state == JobState::Done);
+    if done && change.action == ChangeKind::Cancel {
+        return Err(ChangeError::Absent { kind: name.0, id: name.1 });
     }
+    correct.change(&name, change.action)
 }
 
 /// A result that is too long is discarded.
-pub(super) struct LongResultsDiscarded;
-
-impl Deviation for LongResultsDiscarded {
-    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        let action = match settle.action {
-            Settlement::AckWith(result) if result.len() > 1000 => {
-                Settlement::AckWith(Body::default())
-            }
-            action => action,
-        };
-        correct.settle(settle.receipt, action)
-    }
+pub(super) fn long_results_discarded(
+    correct: &CorrectStore,
+    settle: Settle,
+) -> Result<Settled, SettleError> {
+    let action = match settle.action {
+        Settlement::AckWith(result) if result.len() > 1000 => Settlement::AckWith(Body::default()),
+        action => action,
+    };
+    correct.settle(settle.receipt, action)
 }
 
 /// While a kind has no token, nothing is reaped.
@@ -179,15 +164,14 @@ impl Deviation for ReapNeedsAToken {
 }
 
 /// A released job keeps the token of its rate limit.
-pub(super) struct ReleaseTakesAToken;
-
-impl Deviation for ReleaseTakesAToken {
-    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
-        let Settlement::Release = settle.action else {
-            return correct.settle(settle.receipt, settle.action);
-        };
-        let (delay, error) = (Some(Duration::ZERO), String::new());
-        correct.settle(settle.receipt, Settlement::Retry { delay, error })?;
-        Ok(Settled::Released)
-    }
+pub(super) fn release_takes_a_token(
+    correct: &CorrectStore,
+    settle: Settle,
+) -> Result<Settled, SettleError> {
+    let Settlement::Release = settle.action else {
+        return correct.settle(settle.receipt, settle.action);
+    };
+    let (delay, error) = (Some(Duration::ZERO), String::new());
+    correct.settle(settle.receipt, Settlement::Retry { delay, error })?;
+    Ok(Settled::Released)
 }

@@ -18,46 +18,34 @@ fn is_pending(view: &JobView) -> bool {
 }
 
 /// A put replaces the whole record of a pending job, including its attempts.
-pub(super) struct AttemptsResetByPut;
-
-impl Deviation for AttemptsResetByPut {
-    fn put(&mut self, correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
-        let name = name(&put);
-        let failed = |view: JobView| is_pending(&view) && view.attempts > 0;
-        if put.condition.is_some() || !correct.get(&name).is_some_and(failed) {
-            return correct.put(put);
-        }
-        let _removed = correct.change(&name, ChangeKind::Cancel);
-        Ok(Placed { outcome: PutOutcome::Updated, ..correct.put(put)? })
+pub(super) fn attempts_reset_by_put(correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
+    let name = name(&put);
+    let failed = |view: JobView| is_pending(&view) && view.attempts > 0;
+    if put.condition.is_some() || !correct.get(&name).is_some_and(failed) {
+        return correct.put(put);
     }
+    let _removed = correct.change(&name, ChangeKind::Cancel);
+    Ok(Placed { outcome: PutOutcome::Updated, ..correct.put(put)? })
 }
 
 /// A put that is due now moves a ready job behind the other ready jobs.
-pub(super) struct OrderLostByPut;
-
-impl Deviation for OrderLostByPut {
-    fn put(&mut self, correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
-        let ready = correct.get(&name(&put)).is_some_and(|view| view.state == JobState::Ready);
-        if ready && put.mode == Mode::Replace && put.condition.is_none() {
-            let due = Due::After(Duration::from_millis(1));
-            correct.put(Put { due, ..put.clone() })?;
-        }
-        correct.put(put)
+pub(super) fn order_lost_by_put(correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
+    let ready = correct.get(&name(&put)).is_some_and(|view| view.state == JobState::Ready);
+    if ready && put.mode == Mode::Replace && put.condition.is_none() {
+        let due = Due::After(Duration::from_millis(1));
+        correct.put(Put { due, ..put.clone() })?;
     }
+    correct.put(put)
 }
 
 /// A put makes a job due at the time it specifies, even during the backoff after a failure.
-pub(super) struct BackoffEndedByPut;
-
-impl Deviation for BackoffEndedByPut {
-    fn put(&mut self, correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
-        let (name, due) = (name(&put), put.due.at(correct.now())?);
-        let placed = correct.put(put)?;
-        if placed.outcome == PutOutcome::Updated && due <= correct.now() {
-            let _ready = correct.change(&name, ChangeKind::RunNow);
-        }
-        Ok(placed)
+pub(super) fn backoff_ended_by_put(correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
+    let (name, due) = (name(&put), put.due.at(correct.now())?);
+    let placed = correct.put(put)?;
+    if placed.outcome == PutOutcome::Updated && due <= correct.now() {
+        let _ready = correct.change(&name, ChangeKind::RunNow);
     }
+    Ok(placed)
 }
 
 /// `if_absent` ignores existing jobs in this state.
@@ -104,16 +92,12 @@ impl Deviation for WrongMode {
 }
 
 /// Delays are rounded down to whole milliseconds.
-pub(super) struct RoundedDown;
-
-impl Deviation for RoundedDown {
-    fn put(&mut self, correct: &CorrectStore, mut put: Put) -> Result<Placed, PutError> {
-        if let Due::After(delay) = put.due {
-            let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-            put.due = Due::After(Duration::from_millis(millis));
-        }
-        correct.put(put)
+pub(super) fn rounded_down(correct: &CorrectStore, mut put: Put) -> Result<Placed, PutError> {
+    if let Due::After(delay) = put.due {
+        let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        put.due = Due::After(Duration::from_millis(millis));
     }
+    correct.put(put)
 }
 
 /// Each job counts its generations from 1.
@@ -189,17 +173,13 @@ impl Deviation for CancelErasedByPut {
 }
 
 /// Every twentieth put is lost.
-pub(super) struct PutsLost;
-
-impl Deviation for PutsLost {
-    fn put(&mut self, correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
-        let name = name(&put);
-        let placed = correct.put(put)?;
-        if placed.generation.0.is_multiple_of(20) {
-            let _removed = correct.change(&name, ChangeKind::Cancel);
-        }
-        Ok(placed)
+pub(super) fn puts_lost(correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
+    let name = name(&put);
+    let placed = correct.put(put)?;
+    if placed.generation.0.is_multiple_of(20) {
+        let _removed = correct.change(&name, ChangeKind::Cancel);
     }
+    Ok(placed)
 }
 
 /// Kinds count towards the limit for ever.

@@ -92,6 +92,71 @@ pub(super) trait Deviation: Send + 'static {
     fn alter_condition(&mut self, _condition: &mut ScheduleCondition) {}
 }
 
+/// A deviation of one method that needs no state.
+pub(super) enum Hook {
+    Put(fn(&CorrectStore, Put) -> Result<Placed, PutError>),
+    Claim(fn(&CorrectStore, Claim) -> Result<Claimed, StoreError>),
+    Settle(fn(&CorrectStore, Settle) -> Result<Settled, SettleError>),
+    Change(fn(&CorrectStore, Change) -> Result<Changed, ChangeError>),
+    Restore(fn(&CorrectStore, Restore) -> RestoreResult),
+    View(fn(&CorrectStore, &mut JobView)),
+    List(fn(&CorrectStore, Query) -> Page),
+    ListByTime(fn(&CorrectStore, TimeQuery) -> Result<TimePage, StoreError>),
+}
+
+impl Deviation for Hook {
+    fn put(&mut self, correct: &CorrectStore, put: Put) -> Result<Placed, PutError> {
+        if let Hook::Put(hook) = self { hook(correct, put) } else { correct.put(put) }
+    }
+
+    fn claim(&mut self, correct: &CorrectStore, claim: Claim) -> Result<Claimed, StoreError> {
+        if let Hook::Claim(hook) = self { hook(correct, claim) } else { correct.claim(claim) }
+    }
+
+    fn settle(&mut self, correct: &CorrectStore, settle: Settle) -> Result<Settled, SettleError> {
+        match self {
+            Hook::Settle(hook) => hook(correct, settle),
+            _ => correct.settle(settle.receipt, settle.action),
+        }
+    }
+
+    fn change(&mut self, correct: &CorrectStore, change: Change) -> Result<Changed, ChangeError> {
+        match self {
+            Hook::Change(hook) => hook(correct, change),
+            _ => correct.change(&(change.kind, change.id), change.action),
+        }
+    }
+
+    fn restore(&mut self, correct: &CorrectStore, restore: Restore) -> RestoreResult {
+        if let Hook::Restore(hook) = self {
+            hook(correct, restore)
+        } else {
+            correct.restore(restore)
+        }
+    }
+
+    fn alter_view(&mut self, correct: &CorrectStore, view: &mut JobView) {
+        if let Hook::View(hook) = self {
+            hook(correct, view);
+        }
+    }
+
+    fn list(&mut self, correct: &CorrectStore, query: Query) -> Page {
+        if let Hook::List(hook) = self { hook(correct, query) } else { correct.list(query) }
+    }
+
+    fn list_by_time(
+        &mut self,
+        correct: &CorrectStore,
+        query: TimeQuery,
+    ) -> Result<TimePage, StoreError> {
+        match self {
+            Hook::ListByTime(hook) => hook(correct, query),
+            _ => correct.list_by_time(query),
+        }
+    }
+}
+
 /// A memory store with methods that return immediately.
 pub(super) struct CorrectStore {
     pub(super) store: MemoryStore,

@@ -10,25 +10,17 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 /// Dead jobs lose the errors of their failed attempts.
-pub(super) struct DeadLoseErrors;
-
-impl Deviation for DeadLoseErrors {
-    fn alter_view(&mut self, _: &CorrectStore, view: &mut JobView) {
-        if view.state == JobState::Dead {
-            view.failures.clear();
-        }
+pub(super) fn dead_lose_errors(_: &CorrectStore, view: &mut JobView) {
+    if view.state == JobState::Dead {
+        view.failures.clear();
     }
 }
 
 /// Reading a job ends its lease if it has expired.
-pub(super) struct EagerReaper;
-
-impl Deviation for EagerReaper {
-    fn alter_view(&mut self, correct: &CorrectStore, view: &mut JobView) {
-        correct.reap(1000);
-        if let Some(now) = correct.get(&(view.kind.clone(), view.id.clone())) {
-            *view = now;
-        }
+pub(super) fn eager_reaper(correct: &CorrectStore, view: &mut JobView) {
+    correct.reap(1000);
+    if let Some(now) = correct.get(&(view.kind.clone(), view.id.clone())) {
+        *view = now;
     }
 }
 
@@ -65,16 +57,12 @@ impl Deviation for WaitNotWoken {
 }
 
 /// The cursor of a page skips a job.
-pub(super) struct PagingSkips;
-
-impl Deviation for PagingSkips {
-    fn list(&mut self, correct: &CorrectStore, query: Query) -> Page {
-        let mut page = correct.list(query);
-        if page.cursor.is_some() {
-            page.jobs.pop();
-        }
-        page
+pub(super) fn paging_skips(correct: &CorrectStore, query: Query) -> Page {
+    let mut page = correct.list(query);
+    if page.cursor.is_some() {
+        page.jobs.pop();
     }
+    page
 }
 
 /// Every put on an existing job counts it once more.
@@ -125,46 +113,21 @@ impl Deviation for TicksTwice {
     }
 }
 
-/// A wait never ends.
-pub(super) struct WaitNeverEnds;
-
-impl Deviation for WaitNeverEnds {
-    fn wait<'a>(&mut self, _: &'a CorrectStore, _: Vec<Kind>, _: Duration) -> StoreFuture<'a, ()> {
-        Box::pin(std::future::pending())
-    }
-}
-
-/// Every page begins with the last job of the page before it.
-pub(super) struct PagesRepeat;
-
-impl Deviation for PagesRepeat {
-    fn list(&mut self, correct: &CorrectStore, query: Query) -> Page {
-        let last = query.after.clone().map(|after| (query.kind.clone(), after));
-        let mut page = correct.list(query);
-        page.jobs.splice(0..0, last.and_then(|last| correct.get(&last)));
-        page
-    }
-}
-
 /// Only the bodies of the jobs themselves count towards the size of a page.
-pub(super) struct SuccessorsNotCounted;
-
-impl Deviation for SuccessorsNotCounted {
-    fn list(&mut self, correct: &CorrectStore, query: Query) -> Page {
-        let mut page = correct.list(query.clone());
-        let bytes = |page: &Page| page.jobs.iter().map(|job| job.body().len()).sum::<usize>();
-        while page.jobs.len() < query.limit
-            && let Some(after) = page.cursor.clone()
-        {
-            let one = correct.list(Query { after: Some(after), limit: 1, ..query.clone() });
-            if bytes(&page) + bytes(&one) > MAX_RESULT_BYTES {
-                break;
-            }
-            page.jobs.extend(one.jobs);
-            page.cursor = one.cursor;
+pub(super) fn successors_not_counted(correct: &CorrectStore, query: Query) -> Page {
+    let mut page = correct.list(query.clone());
+    let bytes = |page: &Page| page.jobs.iter().map(|job| job.body().len()).sum::<usize>();
+    while page.jobs.len() < query.limit
+        && let Some(after) = page.cursor.clone()
+    {
+        let one = correct.list(Query { after: Some(after), limit: 1, ..query.clone() });
+        if bytes(&page) + bytes(&one) > MAX_RESULT_BYTES {
+            break;
         }
-        page
+        page.jobs.extend(one.jobs);
+        page.cursor = one.cursor;
     }
+    page
 }
 
 /// A schedule is set whatever the condition.
