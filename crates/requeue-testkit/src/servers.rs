@@ -12,6 +12,7 @@ mod postgres;
 mod process;
 mod rabbitmq;
 mod sentinels;
+mod server;
 mod unprivileged;
 
 pub use cluster::RedisCluster;
@@ -20,14 +21,17 @@ pub use nats::NatsServer;
 pub use postgres::{PgBouncer, PostgresServer, PostgresTls, PostgresVersion, Replication};
 pub use rabbitmq::RabbitServer;
 pub use sentinels::Sentinels;
+pub use server::Server;
 
 use crate::random::Random;
 use process::{Process, folder};
+use server::{start_again, started};
 use std::ffi::OsString;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -53,14 +57,11 @@ const LOOK: Duration = Duration::from_millis(5);
 /// ```
 #[derive(Debug)]
 pub struct RedisServer {
-    port: u16,
-    dir: PathBuf,
+    server: Server,
     arguments: Vec<String>,
     /// The arguments that specify ports, with their ports.
     ports: Vec<(&'static str, u16)>,
     environment: Vec<(String, String)>,
-    /// Invariant: `None` after it was killed.
-    process: Option<Process>,
 }
 
 impl RedisServer {
@@ -108,26 +109,13 @@ impl RedisServer {
     ) -> Self {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let ports = ports.iter().map(|&name| (name, 0)).collect();
-        let mut server = RedisServer { port: 0, dir, arguments, ports, environment, process: None };
-        // Another process may take a port in between.
-        for _ in 0..20 {
+        let server = Server::new("redis-server", dir);
+        let server = RedisServer { server, arguments, ports, environment };
+        started(server, |server| {
             server.port = free_port();
             server.ports.iter_mut().for_each(|(_, port)| *port = free_port());
-            if server.try_start() {
-                return server;
-            }
-        }
-        panic!("redis-server does not start: {}", server.log());
-    }
-
-    /// Returns the port on which it listens.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns `127.0.0.1` and the port.
-    pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+            server.try_start()
+        })
     }
 
     /// Returns its URL for clients.
@@ -142,44 +130,9 @@ impl RedisServer {
         format!("rediss://127.0.0.1:{port}")
     }
 
-    /// Returns the folder with its files.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// Returns its process id.
-    pub fn pid(&self) -> u32 {
-        self.running().pid()
-    }
-
-    /// Returns the contents of its log.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
-    }
-
-    /// Kills it like `kill -9`. It can be [started again](Self::start_again).
-    pub fn kill(&mut self) {
-        self.process = None;
-    }
-
     /// Starts it again: in the same folder, on the same port.
     pub fn start_again(&mut self) {
-        self.kill();
-        // Connections of the killed server may still be closing.
-        let end = Instant::now() + PATIENCE;
-        while !self.try_start() {
-            assert!(Instant::now() < end, "redis-server does not start: {}", self.log());
-        }
-    }
-
-    /// Suspends it without closing connections: for its clients it hangs.
-    pub fn freeze(&self) {
-        self.running().freeze();
-    }
-
-    /// Resumes it.
-    pub fn thaw(&self) {
-        self.running().thaw();
+        start_again(self, PATIENCE, Self::try_start);
     }
 
     /// Sets its clock, if it was started [with a clock](Self::with_clock), to this many seconds before
@@ -195,10 +148,6 @@ impl RedisServer {
     pub fn command(&self, arguments: &[&str]) -> String {
         let port = self.port.to_string();
         cli(&[&["-p", &port], arguments].concat())
-    }
-
-    fn running(&self) -> &Process {
-        self.process.as_ref().expect("the server runs")
     }
 
     /// Starts the process, and returns whether the server responds. If not, its port may be in use.
@@ -217,10 +166,17 @@ impl RedisServer {
     }
 }
 
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        self.kill();
-        drop(fs::remove_dir_all(&self.dir));
+impl Deref for RedisServer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl DerefMut for RedisServer {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 }
 

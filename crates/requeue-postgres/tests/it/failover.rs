@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 fn url(servers: [&PostgresServer; 2]) -> String {
-    let [first, second] = servers.map(PostgresServer::address);
+    let [first, second] = servers.map(|server| server.address());
     format!("postgres://requeue@{first},{second}/requeue?target_session_attrs=read-write")
 }
 

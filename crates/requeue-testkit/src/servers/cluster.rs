@@ -41,7 +41,7 @@ impl RedisCluster {
         let ports = ["--cluster-port"];
         let start = |_| RedisServer::in_folder(folder("redis"), &arguments, &ports, Vec::new());
         let nodes: Vec<_> = (0..masters * (1 + replicas)).map(start).collect();
-        let addresses: Vec<_> = nodes.iter().map(RedisServer::address).collect();
+        let addresses: Vec<_> = nodes.iter().map(|server| server.address()).collect();
         let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
         let replicas = replicas.to_string();
         let with = ["--cluster-replicas", &replicas, "--cluster-yes"];
@@ -54,7 +54,7 @@ impl RedisCluster {
 
     /// Returns its URL for clients.
     pub fn url(&self) -> String {
-        let addresses: Vec<_> = self.nodes.iter().map(RedisServer::address).collect();
+        let addresses: Vec<_> = self.nodes.iter().map(|server| server.address()).collect();
         format!("redis+cluster://{}", addresses.join(","))
     }
 

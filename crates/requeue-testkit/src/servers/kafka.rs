@@ -1,13 +1,14 @@
 //! A Kafka broker.
 
 use super::process::{Process, folder};
+use super::server::{Server, start_again, started};
 use super::{SLOW_START, certificates, free_port, installed, is_available};
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 /// The variable with the folder of the jars.
 const VARIABLE: &str = "REQUEUE_KAFKA";
@@ -61,16 +62,13 @@ const JAVA: [&str; 4] = [
 /// ```
 #[derive(Debug)]
 pub struct KafkaServer {
-    port: u16,
+    server: Server,
     /// The port to which it directs clients.
     advertised: u16,
     /// The port for tools, which do not use the advertised port.
     tools_port: u16,
     controller_port: u16,
-    dir: PathBuf,
     settings: Vec<String>,
-    /// Invariant: `None` after it was killed.
-    process: Option<Process>,
 }
 
 impl KafkaServer {
@@ -136,38 +134,18 @@ impl KafkaServer {
         fs::create_dir(&data).expect("temporary folders can be made");
         fs::write(data.join("meta.properties"), META_PROPERTIES).expect("files can be written");
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let mut server = KafkaServer {
-            port: 0,
-            advertised: 0,
-            tools_port: 0,
-            controller_port: 0,
-            dir,
-            settings,
-            process: None,
-        };
-        // Another process may take a port in between.
-        for _ in 0..20 {
+        let server = Server::new("kafka", dir);
+        let (advertised, tools_port, controller_port) = (0, 0, 0);
+        let server = KafkaServer { server, advertised, tools_port, controller_port, settings };
+        started(server, |server| {
             (server.port, server.advertised) = ports.unwrap_or_else(|| {
                 let port = free_port();
                 (port, port)
             });
             server.tools_port = free_port();
             server.controller_port = free_port();
-            if server.try_start() {
-                return server;
-            }
-        }
-        panic!("kafka does not start: {}", server.log());
-    }
-
-    /// Returns the port on which it listens.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns `127.0.0.1` and the port.
-    pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+            server.try_start()
+        })
     }
 
     /// Returns its URL for clients.
@@ -175,43 +153,9 @@ impl KafkaServer {
         format!("kafka://127.0.0.1:{}", self.port)
     }
 
-    /// Returns the folder with its files.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// Returns its process id.
-    pub fn pid(&self) -> u32 {
-        self.running().pid()
-    }
-
-    /// Returns the contents of its log.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
-    }
-
-    /// Kills it like `kill -9`. It can be [started again](Self::start_again).
-    pub fn kill(&mut self) {
-        self.process = None;
-    }
-
     /// Starts it again: in the same folder, on the same port.
     pub fn start_again(&mut self) {
-        self.kill();
-        let end = Instant::now() + SLOW_START;
-        while !self.try_start() {
-            assert!(Instant::now() < end, "kafka does not start: {}", self.log());
-        }
-    }
-
-    /// Suspends it without closing connections: for its clients it hangs.
-    pub fn freeze(&self) {
-        self.running().freeze();
-    }
-
-    /// Resumes it.
-    pub fn thaw(&self) {
-        self.running().thaw();
+        start_again(self, SLOW_START, Self::try_start);
     }
 
     /// Creates a topic.
@@ -262,13 +206,10 @@ impl KafkaServer {
         printed
     }
 
-    fn running(&self) -> &Process {
-        self.process.as_ref().expect("the server runs")
-    }
-
     /// Starts the process, and returns whether the broker is ready. If not, a port may be in use.
     fn try_start(&mut self) -> bool {
-        let KafkaServer { port, advertised, tools_port: tools, controller_port, .. } = *self;
+        let KafkaServer { ref server, advertised, tools_port: tools, controller_port, .. } = *self;
+        let port = server.port;
         let settings = format!(
             "{SETTINGS}\
              controller.quorum.voters=1@127.0.0.1:{controller_port}\n\
@@ -301,9 +242,16 @@ impl KafkaServer {
     }
 }
 
-impl Drop for KafkaServer {
-    fn drop(&mut self) {
-        self.kill();
-        drop(fs::remove_dir_all(&self.dir));
+impl Deref for KafkaServer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl DerefMut for KafkaServer {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 }

@@ -1,12 +1,13 @@
 //! A NATS server.
 
 use super::process::{Process, folder};
+use super::server::{Server, start_again, started};
 use super::{PATIENCE, certificates, free_port, installed, is_available};
 use std::ffi::OsString;
 use std::fs;
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 
 /// The variable with the path of `nats-server`.
 const VARIABLE: &str = "REQUEUE_NATS";
@@ -27,11 +28,8 @@ const CONFIGURATION: &str = "jetstream { store_dir: data, sync_interval: always 
 /// ```
 #[derive(Debug)]
 pub struct NatsServer {
-    port: u16,
-    dir: PathBuf,
+    server: Server,
     arguments: Vec<String>,
-    /// Invariant: `None` after it was killed.
-    process: Option<Process>,
 }
 
 impl NatsServer {
@@ -80,25 +78,11 @@ impl NatsServer {
         let configuration = format!("{CONFIGURATION}{configuration}");
         fs::write(dir.join("nats.conf"), configuration).expect("files can be written");
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let mut server = NatsServer { port: 0, dir, arguments, process: None };
-        // Another process may take the port in between.
-        for _ in 0..20 {
+        let server = NatsServer { server: Server::new("nats-server", dir), arguments };
+        started(server, |server| {
             server.port = free_port();
-            if server.try_start() {
-                return server;
-            }
-        }
-        panic!("nats-server does not start: {}", server.log());
-    }
-
-    /// Returns the port on which it listens.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns `127.0.0.1` and the port.
-    pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+            server.try_start()
+        })
     }
 
     /// Returns its URL for clients.
@@ -111,47 +95,9 @@ impl NatsServer {
         format!("tls://127.0.0.1:{}", self.port)
     }
 
-    /// Returns the folder with its files.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// Returns its process id.
-    pub fn pid(&self) -> u32 {
-        self.running().pid()
-    }
-
-    /// Returns the contents of its log.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
-    }
-
-    /// Kills it like `kill -9`. It can be [started again](Self::start_again).
-    pub fn kill(&mut self) {
-        self.process = None;
-    }
-
     /// Starts it again: in the same folder, on the same port.
     pub fn start_again(&mut self) {
-        self.kill();
-        let end = Instant::now() + PATIENCE;
-        while !self.try_start() {
-            assert!(Instant::now() < end, "nats-server does not start: {}", self.log());
-        }
-    }
-
-    /// Suspends it without closing connections: for its clients it hangs.
-    pub fn freeze(&self) {
-        self.running().freeze();
-    }
-
-    /// Resumes it.
-    pub fn thaw(&self) {
-        self.running().thaw();
-    }
-
-    fn running(&self) -> &Process {
-        self.process.as_ref().expect("the server runs")
+        start_again(self, PATIENCE, Self::try_start);
     }
 
     /// Starts the process, and returns whether the server is ready. If not, its port may be in use.
@@ -169,9 +115,16 @@ impl NatsServer {
     }
 }
 
-impl Drop for NatsServer {
-    fn drop(&mut self) {
-        self.kill();
-        drop(fs::remove_dir_all(&self.dir));
+impl Deref for NatsServer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl DerefMut for NatsServer {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 }

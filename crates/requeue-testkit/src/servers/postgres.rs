@@ -12,12 +12,13 @@ pub use tls::PostgresTls;
 pub use version::PostgresVersion;
 
 use super::process::Process;
+use super::server::{Server, start_again, started};
 use super::unprivileged::{command, private_folder};
 use super::{PATIENCE, free_port};
 use psql::psql;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 
 /// The settings of every server. A server that is killed loses nothing without `fsync`, because the
 /// kernel has the data.
@@ -42,13 +43,10 @@ const SETTINGS: [&str; 4] = [
 /// ```
 #[derive(Debug)]
 pub struct PostgresServer {
+    server: Server,
     version: PostgresVersion,
-    port: u16,
-    dir: PathBuf,
     arguments: Vec<String>,
     tls: Option<PostgresTls>,
-    /// Invariant: `None` after it was killed.
-    process: Option<Process>,
 }
 
 impl PostgresServer {
@@ -77,25 +75,12 @@ impl PostgresServer {
     ) -> Self {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let version = version.clone();
-        let mut server = PostgresServer { version, port: 0, dir, arguments, tls, process: None };
-        // Another process may take the port in between.
-        for _ in 0..20 {
+        let server = Server::new("postgres", dir);
+        let server = PostgresServer { server, version, arguments, tls };
+        started(server, |server| {
             server.port = free_port();
-            if server.try_start() {
-                return server;
-            }
-        }
-        panic!("postgres does not start: {}", server.log());
-    }
-
-    /// Returns the port on which it listens.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns `127.0.0.1` and the port.
-    pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+            server.try_start()
+        })
     }
 
     /// Returns the URL of the database `requeue`.
@@ -108,43 +93,9 @@ impl PostgresServer {
         format!("postgres://requeue@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Returns the folder with its files.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// Returns the process id of its main process.
-    pub fn pid(&self) -> u32 {
-        self.running().pid()
-    }
-
-    /// Returns the contents of its log.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
-    }
-
-    /// Kills all its processes like `kill -9`. It can be [started again](Self::start_again).
-    pub fn kill(&mut self) {
-        self.process = None;
-    }
-
     /// Starts it again: in the same folder, on the same port.
     pub fn start_again(&mut self) {
-        self.kill();
-        let end = Instant::now() + PATIENCE;
-        while !self.try_start() {
-            assert!(Instant::now() < end, "postgres does not start: {}", self.log());
-        }
-    }
-
-    /// Suspends all its processes without closing connections: for its clients it hangs.
-    pub fn freeze(&self) {
-        self.running().freeze();
-    }
-
-    /// Resumes it.
-    pub fn thaw(&self) {
-        self.running().thaw();
+        start_again(self, PATIENCE, Self::try_start);
     }
 
     /// Creates an empty database.
@@ -167,10 +118,6 @@ impl PostgresServer {
         psql(&self.url(), &self.tls_environment(), sql)
     }
 
-    fn running(&self) -> &Process {
-        self.process.as_ref().expect("the server runs")
-    }
-
     /// Starts the process, and returns whether the server is ready. If not, its port may be in use.
     fn try_start(&mut self) -> bool {
         let port = format!("port={}", self.port);
@@ -191,9 +138,16 @@ impl PostgresServer {
     }
 }
 
-impl Drop for PostgresServer {
-    fn drop(&mut self) {
-        self.kill();
-        drop(fs::remove_dir_all(&self.dir));
+impl Deref for PostgresServer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl DerefMut for PostgresServer {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 }

@@ -1,11 +1,12 @@
 //! A RabbitMQ server.
 
 use super::process::{Process, folder};
+use super::server::{Server, start_again, started};
 use super::{SLOW_START, certificates, free_port, installed, is_available};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
 
 /// The variable with the folder of `rabbitmq-server` and `rabbitmqctl`.
 const VARIABLE: &str = "REQUEUE_RABBITMQ";
@@ -34,14 +35,11 @@ const SETTINGS: [&str; 4] = [
 /// ```
 #[derive(Debug)]
 pub struct RabbitServer {
-    port: u16,
+    server: Server,
     /// The port for `rabbitmqctl`.
     control_port: u16,
     tls_port: Option<u16>,
-    dir: PathBuf,
     settings: Vec<String>,
-    /// Invariant: `None` after it was killed.
-    process: Option<Process>,
 }
 
 impl RabbitServer {
@@ -88,29 +86,14 @@ impl RabbitServer {
     /// Starts a server in a folder that may contain its certificates, with TLS if it has a port for it.
     fn in_folder(dir: PathBuf, settings: &[&str], tls_port: Option<u16>) -> Self {
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let (port, control_port) = (0, 0);
-        let mut server =
-            RabbitServer { port, control_port, tls_port, dir, settings, process: None };
-        // Another process may take a port in between.
-        for _ in 0..20 {
+        let server = Server::new("rabbitmq-server", dir);
+        let server = RabbitServer { server, control_port: 0, tls_port, settings };
+        started(server, |server| {
             server.port = free_port();
             server.control_port = free_port();
             server.tls_port = tls_port.map(|_| free_port());
-            if server.try_start() {
-                return server;
-            }
-        }
-        panic!("rabbitmq-server does not start: {}", server.log());
-    }
-
-    /// Returns the port on which it listens.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns `127.0.0.1` and the port.
-    pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+            server.try_start()
+        })
     }
 
     /// Returns its URL for clients.
@@ -123,43 +106,9 @@ impl RabbitServer {
         format!("amqps://127.0.0.1:{}", self.tls_port.expect("it has a TLS port"))
     }
 
-    /// Returns the folder with its files.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// Returns its process id.
-    pub fn pid(&self) -> u32 {
-        self.running().pid()
-    }
-
-    /// Returns the contents of its log.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
-    }
-
-    /// Kills it like `kill -9`. It can be [started again](Self::start_again).
-    pub fn kill(&mut self) {
-        self.process = None;
-    }
-
     /// Starts it again: in the same folder, on the same port.
     pub fn start_again(&mut self) {
-        self.kill();
-        let end = Instant::now() + SLOW_START;
-        while !self.try_start() {
-            assert!(Instant::now() < end, "rabbitmq-server does not start: {}", self.log());
-        }
-    }
-
-    /// Suspends it without closing connections: for its clients it hangs.
-    pub fn freeze(&self) {
-        self.running().freeze();
-    }
-
-    /// Resumes it.
-    pub fn thaw(&self) {
-        self.running().thaw();
+        start_again(self, SLOW_START, Self::try_start);
     }
 
     /// Runs `rabbitmqctl` with these arguments, and returns what it prints, without headers: for
@@ -182,10 +131,6 @@ impl RabbitServer {
         let (printed, error) = (text(&output.stdout), text(&output.stderr));
         assert!(output.status.success(), "rabbitmqctl {arguments:?} fails: {printed}\n{error}");
         printed
-    }
-
-    fn running(&self) -> &Process {
-        self.process.as_ref().expect("the server runs")
     }
 
     /// Starts the process, and returns whether the server is ready. If not, a port may be in use.
@@ -235,9 +180,16 @@ impl RabbitServer {
     }
 }
 
-impl Drop for RabbitServer {
-    fn drop(&mut self) {
-        self.kill();
-        drop(fs::remove_dir_all(&self.dir));
+impl Deref for RabbitServer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl DerefMut for RabbitServer {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 }

@@ -71,7 +71,7 @@ impl Sentinels {
 
     /// Returns their URL for clients.
     pub fn url(&self) -> String {
-        let addresses: Vec<_> = self.sentinels.iter().map(RedisServer::address).collect();
+        let addresses: Vec<_> = self.sentinels.iter().map(|server| server.address()).collect();
         format!("redis+sentinel://{}/{NAME}", addresses.join(","))
     }
 

@@ -3,13 +3,13 @@
 use super::PostgresServer;
 use super::psql::psql;
 use crate::servers::process::Process;
+use crate::servers::server::{Server, start_again, started};
 use crate::servers::unprivileged::{command, private_folder};
 use crate::servers::{PATIENCE, free_port};
 use std::fmt::Write;
 use std::fs;
 use std::net::TcpStream;
-use std::path::PathBuf;
-use std::time::Instant;
+use std::ops::{Deref, DerefMut};
 
 /// A private PgBouncer that pools the connections to a server by transaction: two transactions of a
 /// client may run on different connections.
@@ -23,12 +23,9 @@ use std::time::Instant;
 /// ```
 #[derive(Debug)]
 pub struct PgBouncer {
-    port: u16,
-    dir: PathBuf,
+    server: Server,
     /// The configuration without the port.
     configuration: String,
-    /// Invariant: `None` after it was killed.
-    process: Option<Process>,
 }
 
 impl PgBouncer {
@@ -61,21 +58,11 @@ impl PgBouncer {
         for (name, value) in own.iter().chain(settings) {
             writeln!(configuration, "{name} = {value}").expect("it is a string");
         }
-        let dir = private_folder("pgbouncer");
-        let mut pooler = PgBouncer { port: 0, dir, configuration, process: None };
-        // Another process may take the port in between.
-        for _ in 0..20 {
+        let server = Server::new("pgbouncer", private_folder("pgbouncer"));
+        started(PgBouncer { server, configuration }, |pooler| {
             pooler.port = free_port();
-            if pooler.try_start() {
-                return pooler;
-            }
-        }
-        panic!("pgbouncer does not start: {}", pooler.log());
-    }
-
-    /// Returns `127.0.0.1` and the port.
-    pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+            pooler.try_start()
+        })
     }
 
     /// Returns the URL of the database `requeue`.
@@ -88,23 +75,9 @@ impl PgBouncer {
         format!("postgres://requeue@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Returns the contents of its log.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
-    }
-
-    /// Kills it like `kill -9`. It can be [started again](Self::start_again).
-    pub fn kill(&mut self) {
-        self.process = None;
-    }
-
     /// Starts it again, on the same port.
     pub fn start_again(&mut self) {
-        self.kill();
-        let end = Instant::now() + PATIENCE;
-        while !self.try_start() {
-            assert!(Instant::now() < end, "pgbouncer does not start: {}", self.log());
-        }
+        start_again(self, PATIENCE, Self::try_start);
     }
 
     /// Runs statements like [`PostgresServer::query`].
@@ -136,9 +109,16 @@ impl PgBouncer {
     }
 }
 
-impl Drop for PgBouncer {
-    fn drop(&mut self) {
-        self.kill();
-        drop(fs::remove_dir_all(&self.dir));
+impl Deref for PgBouncer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl DerefMut for PgBouncer {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 }
