@@ -79,3 +79,8 @@ pub use reaper::Reaper;
 pub use requeue_push::{AllowedTargets, InvalidAllowedTarget};
 pub use routes::{BackedUp, BackupFn};
 pub use workers::{WorkerInfo, Workers};
+
+/// The programs of the guide for Rust are compiled, and some run, as doc tests: this crate has all that they need.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+struct RustGuide;

@@ -1,4 +1,4 @@
-"""The examples of the README run as they are."""
+"""The examples of docs/python.md run as they are."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from requeue_client.testing import Server
 PACKAGE = Path(__file__).parents[1]
 
 
-def programs(readme: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", readme.read_text(), re.S)
+def programs(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
 
 
-PRODUCER, WORKER, TYPED, TEST = programs(PACKAGE / "README.md")
+PRODUCER, WORKER, TYPED, SETUP, TEST = programs(PACKAGE.parents[1] / "docs/python.md")
 
 
 def run(program: str, server: Server) -> subprocess.Popen[str]:
@@ -54,7 +54,7 @@ def test_the_producer_puts_a_job_that_the_worker_runs() -> None:
         server.client.delete_kind("order.remind")
 
 
-def test_the_typed_bodies_of_the_readme_are_put_and_run() -> None:
+def test_the_typed_bodies_are_put_and_run() -> None:
     with Server() as server:
         with run(TYPED, server) as producer:
             assert producer.wait(LIMIT) == 0
@@ -67,6 +67,16 @@ def test_the_typed_bodies_of_the_readme_are_put_and_run() -> None:
         assert worker.wait(LIMIT) == 0
         worker.stdout.close()
         server.client.delete_kind("order.remind")
+
+
+def test_the_settings_and_the_schedule_are_set() -> None:
+    with Server() as server:
+        with run(SETUP, server) as setup:
+            assert setup.wait(LIMIT) == 0
+        assert server.client.settings("order.remind").max_attempts == 5
+        assert server.client.schedule("report", "daily").time_zone == "Europe/Berlin"
+        server.client.delete_kind("order.remind")
+        server.client.delete_kind("report")
 
 
 def test_the_program_in_the_readme_of_the_project_runs() -> None:

@@ -12,43 +12,56 @@ import (
 	"requeue.invalid/requeue"
 )
 
-// blocks returns the blocks of Go of the README.
+// blocks returns the blocks of Go of docs/go.md.
 func blocks(t *testing.T) []string {
 	t.Helper()
-	readme, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("../../docs/go.md")
 	check(t, err)
 	var found []string
-	for _, rest := range strings.Split(string(readme), "```go\n")[1:] {
+	for _, rest := range strings.Split(string(page), "```go\n")[1:] {
 		block, _, _ := strings.Cut(rest, "```\n")
 		found = append(found, block)
 	}
 	return found
 }
 
-// build builds a program against the module as it is here, and returns its path.
-func build(t *testing.T, program string) string {
+// run runs go in a module that contains this file and uses the module as it is here.
+func run(t *testing.T, name, content string, arguments ...string) string {
 	t.Helper()
 	module, err := os.Getwd()
 	check(t, err)
 	directory := t.TempDir()
 	for name, content := range map[string]string{
-		"main.go": program,
-		"go.mod": "module example.org/readme\n\ngo 1.23\n\n" +
+		name: content,
+		"go.mod": "module example.org/guide\n\ngo 1.23\n\n" +
 			"require requeue.invalid/requeue v0.0.0\n" +
 			"replace requeue.invalid/requeue => " + module + "\n",
 	} {
 		check(t, os.WriteFile(filepath.Join(directory, name), []byte(content), 0o644))
 	}
-	build := exec.Command("go", "build", "-o", "program", ".")
-	build.Dir = directory
-	build.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s\n%s", err, output, program)
+	running := exec.Command("go", arguments...)
+	running.Dir = directory
+	path := filepath.Dir(os.Getenv("REQUEUE_BIN")) + string(os.PathListSeparator) + os.Getenv("PATH")
+	running.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off", "PATH="+path)
+	if output, err := running.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s\n%s", err, output, content)
 	}
-	return filepath.Join(directory, "program")
+	return directory
 }
 
-func TestTheOtherExamplesOfTheReadmeRun(t *testing.T) {
+// build builds a program, and returns its path.
+func build(t *testing.T, program string) string {
+	t.Helper()
+	return filepath.Join(run(t, "main.go", program, "build", "-o", "program", "."), "program")
+}
+
+func TestTheTestOfTheGuideRuns(t *testing.T) {
+	t.Parallel()
+	blocks := blocks(t)
+	run(t, "shop_test.go", blocks[len(blocks)-1], "test", ".")
+}
+
+func TestTheOtherExamplesOfTheGuideRun(t *testing.T) {
 	t.Parallel()
 	blocks := blocks(t)
 	if len(blocks) < 5 {
@@ -58,7 +71,7 @@ func TestTheOtherExamplesOfTheReadmeRun(t *testing.T) {
 		"var _ = errors.Is\n\ntype Remind struct { To string `json:\"to\"` }\n\n" +
 		"func check(err error) { if err != nil { log.Fatal(err) } }\n\n" +
 		"func main() {\nctx := context.Background()\nclient, err := requeue.New()\ncheck(err)\n"
-	for _, block := range blocks[1:] {
+	for _, block := range blocks[1 : len(blocks)-1] {
 		program += "func() {\n" + block + "}()\n"
 	}
 	server := startServer(t)
@@ -75,7 +88,7 @@ func TestTheOtherExamplesOfTheReadmeRun(t *testing.T) {
 	}
 }
 
-func TestTheProgramOfTheReadmeRuns(t *testing.T) {
+func TestTheProgramOfTheGuideRuns(t *testing.T) {
 	t.Parallel()
 	client, kind := newClient(t), newKind(t)
 	program := build(t, strings.ReplaceAll(blocks(t)[0], "order.remind", kind))

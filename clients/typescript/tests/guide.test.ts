@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -10,18 +11,19 @@ import { Server, until } from "./server.js";
 
 const server = await Server.start({ after });
 
-test("the programs of the README run", async (t) => {
-  const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
-  const programs = [...readme.matchAll(/```js\n\/\/ (\w+\.js)\n(.*?)```/gs)].map(([, name, code]) => {
+test("the programs of docs/typescript.md run", async (t) => {
+  const page = readFileSync(new URL("../typescript.md", import.meta.url), "utf8");
+  const programs = [...page.matchAll(/```js\n\/\/ ([\w.]+\.js)\n(.*?)```/gs)].map(([, name, code]) => {
     const file = fileURLToPath(new URL(name!, import.meta.url));
     writeFileSync(file, code!);
     return [name, file] as const;
   });
   assert.deepEqual(
     programs.map(([name]) => name),
-    ["producer.js", "worker.js", "move.js", "setup.js"],
+    ["producer.js", "worker.js", "move.js", "setup.js", "shop.test.js"],
   );
-  const [producer, worker, move, setup] = programs.map(([, file]) => file) as [string, string, string, string];
+  type Files = [string, string, string, string, string];
+  const [producer, worker, move, setup, shop] = programs.map(([, file]) => file) as Files;
 
   const env = { ...process.env, REQUEUE_SERVER: server.url };
   await promisify(execFile)(process.execPath, [producer], { env });
@@ -48,4 +50,9 @@ test("the programs of the README run", async (t) => {
   const [code] = await once(child, "close");
   assert.equal(code, 0);
   await assert.rejects(client.get("order.remind", "order-42"), { problem: "absent" });
+
+  const path = `${dirname(process.env["REQUEUE_BIN"]!)}:${process.env["PATH"]}`;
+  // Without the variable by which Node.js knows that it runs in a test already.
+  const { NODE_TEST_CONTEXT: _, ...outside } = { ...env, PATH: path };
+  await promisify(execFile)(process.execPath, ["--test", shop], { env: outside });
 });
