@@ -5,21 +5,6 @@ import (
 	"net/http"
 )
 
-// ChangeOutcome is what a change did to a job.
-type ChangeOutcome string
-
-// The outcomes of a change.
-const (
-	// ChangedRemoved: the job was removed.
-	ChangedRemoved ChangeOutcome = "removed"
-	// ChangedEnding: the job is leased and will be removed when its lease ends.
-	ChangedEnding ChangeOutcome = "ending"
-	// ChangedReady: the job is due now.
-	ChangedReady ChangeOutcome = "ready"
-	// ChangedRevived: the job was dead and is due now.
-	ChangedRevived ChangeOutcome = "revived"
-)
-
 // ChangeResult is the result of a change to one job of a batch.
 type ChangeResult struct {
 	// Outcome is what the change did.
@@ -38,17 +23,6 @@ func (e changeEntry) result() ChangeResult {
 		e.Err = e.Problem
 	}
 	return e.ChangeResult
-}
-
-// Changes are the counts of a change to all jobs that match a filter.
-type Changes struct {
-	// Matched is the number of jobs that matched the filter.
-	Matched uint64 `json:"matched"`
-	// Changed is the number of jobs that were changed.
-	Changed uint64 `json:"changed"`
-	// Failed is the number of jobs that could not be changed, because they are leased or done, or
-	// because another client changed them in the meantime.
-	Failed uint64 `json:"failed"`
 }
 
 // Cancel removes a job. If it is leased, its worker is notified, and it is removed when its lease ends.

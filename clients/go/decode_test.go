@@ -59,12 +59,10 @@ func FuzzResponses(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var claimed wireClaimed
+		var claimed Job
 		if json.Unmarshal(data, &claimed) == nil {
-			if job, err := claimed.job(JSON{}); err == nil {
-				var value any
-				_ = job.Decode(&value)
-			}
+			var value any
+			_ = claimed.Decode(&value)
 		}
 		for _, target := range []any{
 			&JobInfo{}, &ScheduleInfo{}, &Settings{}, &Problem{}, &settleEntry{}, &putEntry{}, &UpcomingCounts{}, &KindInfo{},

@@ -6,40 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 )
-
-// ErrorGroups are the dead jobs of a kind, grouped by their last error.
-type ErrorGroups struct {
-	// Groups are the largest groups, the largest first.
-	Groups []ErrorGroup `json:"groups"`
-	// Other is the number of dead jobs in further groups.
-	Other uint64 `json:"other"`
-	// Scanned is the number of dead jobs.
-	Scanned uint64 `json:"scanned"`
-}
-
-// ErrorGroup are dead jobs whose last errors differ only in numbers and ids.
-type ErrorGroup struct {
-	// ErrorGroup is the text of the group, with * for numbers and ids: see [Filter]. It is empty if the
-	// leases of the jobs expired.
-	ErrorGroup string `json:"error_group"`
-	// Count is the number of jobs.
-	Count uint64 `json:"count"`
-	// Example is the job of the group that died last.
-	Example ErrorExample `json:"example"`
-	// FirstDiedAt and LastDiedAt are when the first and the last of the jobs died.
-	FirstDiedAt time.Time `json:"first_died_at"`
-	LastDiedAt  time.Time `json:"last_died_at"`
-}
-
-// ErrorExample is a job of a group.
-type ErrorExample struct {
-	// ID is the id of the job.
-	ID string `json:"id"`
-	// Error is its last error. It is empty if the lease expired.
-	Error string `json:"error"`
-}
 
 // ErrorGroups groups the dead jobs of a kind by their last error. Errors that differ only in numbers and
 // ids are in the same group. Select the jobs of a group with ErrorGroup of [Filter], or with Expired if it

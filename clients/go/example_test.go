@@ -49,7 +49,7 @@ func ExampleClient_Put_once() {
 	defer client.DeleteKind(ctx, "go.example.charge")
 	// Done jobs are kept for a week, so that a job that is put twice runs once.
 	_, err = client.ChangeKind(ctx, "go.example.charge", requeue.SettingsChange{
-		KeepDone: requeue.Set(requeue.Retention{Age: 7 * 24 * time.Hour}),
+		KeepDone: requeue.Set(requeue.KeepDone{For: 7 * 24 * time.Hour}),
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -1,6 +1,9 @@
 package requeue
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
 // Field is a field of a change, or of a [Filter]. The zero Field leaves it as it is.
 type Field[T any] struct {
@@ -27,6 +30,21 @@ func add[T any](to changes, name string, field Field[T], encode func(T) any) {
 	default:
 		to[name] = encode(*field.value)
 	}
+}
+
+// addGiven adds a field, unless its value is zero, and so not set.
+func addGiven[T any](to changes, name string, value T, encode func(T) any) {
+	if !reflect.ValueOf(&value).Elem().IsZero() {
+		to[name] = encode(value)
+	}
+}
+
+// bodyField returns a body, unless it is nil, and so not set.
+func bodyField(body any) Field[any] {
+	if body == nil {
+		return Field[any]{}
+	}
+	return Set(body)
 }
 
 // addBody adds a body in the form that it has, unless it stays as it is. An unset body is empty.
@@ -73,3 +91,10 @@ func asIs[T any](value T) any { return value }
 func asDuration(d time.Duration) any { return formatDuration(d) }
 
 func asTime(t time.Time) any { return formatTime(t) }
+
+// asObject returns the fields that are set of an object.
+func asObject[T interface{ addTo(changes) }](object T) any {
+	fields := changes{}
+	object.addTo(fields)
+	return fields
+}

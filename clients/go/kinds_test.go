@@ -14,10 +14,10 @@ func TestSettingsAreSetChangedAndReset(t *testing.T) {
 	t.Parallel()
 	client, kind := newClient(t), newKind(t)
 	settings, err := client.SetKind(ctx, kind, requeue.SettingsChange{
-		Lease: requeue.Set(90 * time.Minute), BackoffBase: requeue.Set(1500 * time.Millisecond), JitterPercent: requeue.Set(0),
+		Lease: requeue.Set(90 * time.Minute), BackoffBase: requeue.Set(1500 * time.Millisecond), BackoffJitterPercent: requeue.Set(0),
 		MaxAttempts: requeue.Set(3), Concurrency: requeue.Set(5),
 		Rate: requeue.Set(requeue.Rate{Jobs: 100, Per: time.Minute, Burst: 7}), Ageing: requeue.Set(time.Hour),
-		RetentionAge: requeue.Set(24 * time.Hour), KeepDone: requeue.Set(requeue.Retention{Age: 8 * 24 * time.Hour}),
+		RetentionAge: requeue.Set(24 * time.Hour), KeepDone: requeue.Set(requeue.KeepDone{For: 8 * 24 * time.Hour}),
 	})
 	check(t, err)
 	want := requeue.Settings{
@@ -25,14 +25,14 @@ func TestSettingsAreSetChangedAndReset(t *testing.T) {
 		Backoff:     requeue.Backoff{Base: 1500 * time.Millisecond, Max: time.Hour},
 		MaxAttempts: 3, Concurrency: 5, Rate: &requeue.Rate{Jobs: 100, Per: time.Minute, Burst: 7}, Ageing: time.Hour,
 		Retention: requeue.Retention{Age: 24 * time.Hour, Count: 100000},
-		KeepDone:  &requeue.Retention{Age: 8 * 24 * time.Hour, Count: 100000},
+		KeepDone:  &requeue.KeepDone{For: 8 * 24 * time.Hour, Count: 100000},
 	}
 	if !reflect.DeepEqual(*settings, want) {
 		t.Errorf("got %+v", settings)
 	}
 	settings, err = client.ChangeKind(ctx, kind, requeue.SettingsChange{
 		Concurrency: requeue.Unset[int](), Rate: requeue.Unset[requeue.Rate](), Ageing: requeue.Unset[time.Duration](),
-		KeepDone: requeue.Unset[requeue.Retention](),
+		KeepDone: requeue.Unset[requeue.KeepDone](),
 		Push: requeue.Set(requeue.PushChange{
 			URL: requeue.Set("http://127.0.0.1:9/hook"), Headers: requeue.Set(map[string]string{"x-a": "b"}), Timeout: requeue.Set(time.Minute),
 		}),
@@ -97,14 +97,14 @@ func TestSchedulesAreSetChangedRunAndDeleted(t *testing.T) {
 	})
 	check(t, err)
 	if schedule.Cron != "0 6 * * *" || schedule.Jitter != time.Minute || schedule.CatchUp != 48*time.Hour || schedule.Next.IsZero() ||
-		len(schedule.NextTimes) != 5 || string(schedule.Body.(requeue.Body).Data) != `{"number":1,"note":"report"}` || schedule.EndsAt.IsZero() {
+		len(schedule.NextTimes) != 5 || string(schedule.Body.Data) != `{"number":1,"note":"report"}` || schedule.EndsAt.IsZero() {
 		t.Errorf("got %+v", schedule)
 	}
 	schedule, err = client.ChangeSchedule(ctx, kind, "daily", requeue.ScheduleChange{
 		Paused: requeue.Set(true), Body: requeue.Set[any](requeue.Text("now text")), EndsAt: requeue.Unset[time.Time](), Priority: requeue.Set(0),
 	})
 	check(t, err)
-	if !schedule.Paused || !schedule.Next.IsZero() || !schedule.EndsAt.IsZero() || schedule.Priority != 0 || string(schedule.Body.(requeue.Body).Data) != "now text" {
+	if !schedule.Paused || !schedule.Next.IsZero() || !schedule.EndsAt.IsZero() || schedule.Priority != 0 || string(schedule.Body.Data) != "now text" {
 		t.Errorf("got %+v", schedule)
 	}
 	result, err := client.RunSchedule(ctx, kind, "daily")
@@ -124,7 +124,7 @@ func TestSchedulesAreSetChangedRunAndDeleted(t *testing.T) {
 		t.Errorf("got %+v", all)
 	}
 	schedule, err = client.ChangeSchedule(ctx, kind, "daily", requeue.ScheduleChange{Body: requeue.Set[any](nil)})
-	if err != nil || len(schedule.Body.(requeue.Body).Data) != 0 {
+	if err != nil || len(schedule.Body.Data) != 0 {
 		t.Errorf("got %+v, %v", schedule, err)
 	}
 	check(t, client.DeleteSchedule(ctx, kind, "daily"))

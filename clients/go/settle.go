@@ -40,36 +40,6 @@ type Settlement struct {
 	Lease time.Duration
 }
 
-// SettleOutcome is what a settlement did.
-type SettleOutcome string
-
-// The outcomes of a settlement.
-const (
-	// SettledDone: the job is done, or was requeued.
-	SettledDone SettleOutcome = "done"
-	// SettledRetry: the job is due again at [SettleResult].At.
-	SettledRetry SettleOutcome = "retry"
-	// SettledDead: the job is dead.
-	SettledDead SettleOutcome = "dead"
-	// SettledReleased: the job returned to the queue.
-	SettledReleased SettleOutcome = "released"
-	// SettledExtended: the lease ends at [SettleResult].At.
-	SettledExtended SettleOutcome = "extended"
-	// SettledCancelled: the job was cancelled in the meantime. Stop working on it.
-	SettledCancelled SettleOutcome = "cancelled"
-)
-
-// SettleResult is the result of a settlement.
-type SettleResult struct {
-	// Outcome is what the settlement did.
-	Outcome SettleOutcome `json:"result"`
-	// At is when the job is due again, or when the extended lease ends.
-	At time.Time `json:"at"`
-	// Err is the problem of this entry of a batch, or nil. The methods for one job return it as their
-	// error.
-	Err error `json:"-"`
-}
-
 // Settle settles up to 1000 leases, in order and independently of each other. It returns one result
 // per settlement, with an error in Err if that one failed. An error of Settle itself applies to all.
 //

@@ -13,7 +13,7 @@ import (
 func TestEachVerbSettlesAJob(t *testing.T) {
 	t.Parallel()
 	client, kind := newClient(t), newKind(t)
-	_, err := client.ChangeKind(ctx, kind, requeue.SettingsChange{KeepDone: requeue.Set(requeue.Retention{})})
+	_, err := client.ChangeKind(ctx, kind, requeue.SettingsChange{KeepDone: requeue.Set(requeue.KeepDone{})})
 	check(t, err)
 	verbs := map[string]func(*requeue.Job) (requeue.SettleResult, error){
 		"ack": func(job *requeue.Job) (requeue.SettleResult, error) {

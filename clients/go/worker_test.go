@@ -17,7 +17,7 @@ import (
 func TestAHandlerGetsTheDecodedBodyAndSetsAResult(t *testing.T) {
 	t.Parallel()
 	client, kind := newClient(t), newKind(t)
-	_, err := client.ChangeKind(ctx, kind, requeue.SettingsChange{KeepDone: requeue.Set(requeue.Retention{})})
+	_, err := client.ChangeKind(ctx, kind, requeue.SettingsChange{KeepDone: requeue.Set(requeue.KeepDone{})})
 	check(t, err)
 	put(t, client, kind, "a", order{7, "hello"})
 	worker := requeue.NewWorker(client, requeue.WorkerOptions{Name: "me"})

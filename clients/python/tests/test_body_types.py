@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any, Literal, NewType, Optional, Union
@@ -78,11 +78,11 @@ ORDER = Order(
     parts=(1, 2, 3),
     notes={"n": [1, None]},
     channel="sms",
-    parent=Order(UUID(int=1), datetime(2030, 1, 1, tzinfo=timezone.utc), []),
+    parent=Order(UUID(int=1), datetime(2030, 1, 1, tzinfo=UTC), []),
     number="seven",
     seen=True,
 )
-MODEL = Model(id=UUID(int=7), placed_at=datetime(2030, 1, 1, tzinfo=timezone.utc), recipient="ann")
+MODEL = Model(id=UUID(int=7), placed_at=datetime(2030, 1, 1, tzinfo=UTC), recipient="ann")
 
 
 @dataclass

@@ -140,8 +140,8 @@ NONSENSE: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "an unknown setting that is like no other": (
         settings({"x": 3}),
-        "settings has no field 'x'; known are lease, backoff, max_attempts, concurrency, rate, "
-        "ageing, paused, retention, keep_done, push",
+        "settings has no field 'x'; known are ageing, backoff, concurrency, keep_done, lease, "
+        "max_attempts, paused, push, rate, retention",
     ),
     "an unknown part of a setting": (
         settings({"backoff": {"bas": "1s"}}),
@@ -149,11 +149,11 @@ NONSENSE: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "a setting that has parts": (
         settings({"backoff": "1s"}),
-        "settings.backoff is '1s'; it must be a mapping with any of base, max, jitter_percent",
+        "settings.backoff is '1s'; it must be a mapping with any of base, jitter_percent, max",
     ),
     "settings that are no mapping": (
         settings("paused"),
-        "settings is 'paused'; it must be a mapping with any of lease, backoff,",
+        "settings is 'paused'; it must be a mapping with any of ageing, backoff,",
     ),
     "a rate without a time": (
         settings({"rate": "10"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -88,7 +88,7 @@ def test_a_job_is_put_claimed_and_acked(api: Any, kind: str) -> None:
 
 
 def test_a_put_is_due_at_its_time_or_after_its_delay(api: Any, kind: str) -> None:
-    due = datetime.now(timezone.utc) + timedelta(hours=1)
+    due = datetime.now(UTC) + timedelta(hours=1)
     api.put(kind, "a", due=due)
     api.put(kind, "b", delay=timedelta(hours=2))
     api.put(kind, "c", delay="3h")
@@ -173,7 +173,7 @@ def test_a_list_selects_jobs_by_error_and_time_of_death(api: Any, kind: str) -> 
     a, b = api.claim(kind, max=2).jobs
     api.bury(a, "mailbox full")
     api.bury(b, "no such address")
-    later = datetime.now(timezone.utc) + timedelta(days=1)
+    later = datetime.now(UTC) + timedelta(days=1)
     (job,) = api.list(kind, error="ADDRESS", died_before=later)
     assert (job.id, job.failures[0].error) == ("b", "no such address")
     assert not list(api.list(kind, died_before=later - timedelta(days=2)))
@@ -219,7 +219,7 @@ def test_each_verb_settles_a_lease(api: Any, kind: str) -> None:
     jobs = {job.id: job for job in api.claim(kind, max=5).jobs}
     retry = api.retry(jobs["retry"], "mailbox full", delay="10m")
     assert retry.result == "retry"
-    assert retry.at > datetime.now(timezone.utc)
+    assert retry.at > datetime.now(UTC)
     assert api.bury(jobs["bury"], "no such address").result == "dead"
     assert api.requeue(jobs["requeue"], "1d").result == "done"
     assert api.release(jobs["release"]).result == "released"
@@ -353,7 +353,7 @@ def test_a_kind_is_counted_and_deleted(api: Any, kind: str) -> None:
 
 
 def test_schedules_are_set_changed_run_and_deleted(api: Any, kind: str) -> None:
-    starts_at = datetime(2030, 1, 1, tzinfo=timezone.utc)
+    starts_at = datetime(2030, 1, 1, tzinfo=UTC)
     schedule = api.set_schedule(
         kind,
         "daily",

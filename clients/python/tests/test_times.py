@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -69,5 +69,5 @@ def test_a_time_is_sent_in_utc() -> None:
 
 
 def test_a_time_of_a_response_is_in_utc() -> None:
-    expected = datetime(2026, 12, 1, 8, 0, 0, 123000, tzinfo=timezone.utc)
+    expected = datetime(2026, 12, 1, 8, 0, 0, 123000, tzinfo=UTC)
     assert parse_time("2026-12-01T08:00:00.123Z") == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 from uuid import UUID, uuid4
@@ -53,7 +53,7 @@ class Invoice(pydantic.BaseModel):
         return order
 
 
-REMINDER = Reminder(uuid4(), datetime.now(timezone.utc), Address("Main Street", 7), Channel.SMS)
+REMINDER = Reminder(uuid4(), datetime.now(UTC), Address("Main Street", 7), Channel.SMS)
 INVOICE = Invoice(order=uuid4(), total=9.5)
 
 

@@ -1,71 +1,65 @@
 /** The client: the calls of the HTTP API for jobs, kinds and schedules. */
 
-import type {
-  ChangedJobs,
-  ChangeResult,
-  Claimed,
-  ClaimOptions,
-  DeletedKind,
-  ErrorGroups,
-  Upcoming,
-  UpcomingOptions,
-} from "./calls.js";
 import { checkFields, checkFunction, checkList, checkName, checkNames, type Names } from "./check.js";
 import { type Codec, jsonCodec } from "./content.js";
 import { BatchError, ConnectionError, ProblemError, RequeueError } from "./errors.js";
-import { duration, type Fields, text, time, whole, writeFields } from "./fields.js";
-import { groupsFromWire } from "./groups.js";
+import { duration, type Fields, time, whole, writeFields } from "./fields.js";
+import { merged } from "./groups.js";
 import {
   type AnyKinds,
-  claimedFromWire,
+  type Claimed,
+  type ClaimOptions,
   entryToWire,
-  filterToWire,
   isUnconditional,
-  jobFromWire,
-  type JobFilter,
-  type JobInfo,
   type KindName,
   type ListFilter,
   listToWire,
   type PutEntry,
-  putFromWire,
   type PutOptions,
-  type PutResult,
   putToWire,
   type Reschedule,
-  rescheduledFromWire,
   rescheduleToWire,
-  resultsFromWire,
+  results,
 } from "./jobs.js";
 import {
-  countsFromWire,
+  type ChangedJobs,
+  type ChangeResult,
+  type DeletedKind,
+  type ErrorGroups,
+  type JobFilter,
+  type JobInfo,
   type KindCounts,
-  type KindInfo,
+  type PutResult,
+  readChangedJobs,
+  readClaimedJob,
+  readDeletedKind,
+  readErrorGroups,
+  readJobInfo,
+  readKindCounts,
+  readPutResult,
+  readSchedule,
+  readSettings,
+  readSettled,
+  readStats,
+  readUpcoming,
+  readWorkerInfo,
+  type Schedule,
+  type ScheduleChange,
   type Settings,
   type SettingsChange,
-  settingsFromWire,
-  settingsToWire,
+  type Settled,
   type Stats,
-  statsFromWire,
-  workerFromWire,
+  type Upcoming,
   type WorkerInfo,
-} from "./kinds.js";
-import { type NewSchedule, type Schedule, type ScheduleChange, scheduleFromWire, scheduleToWire } from "./schedules.js";
-import { checkReceipt, type Settled, settledFromWire, type Settlement, settlementToWire } from "./settle.js";
-import { checkDuration, type Duration, milliseconds } from "./time.js";
-import { CALL_OPTIONS, type CallOptions, isPathSegment, path, Transport } from "./transport.js";
-import type {
-  WireClaim,
-  WireClaimed,
-  WireClaimResponse,
-  WireErrorGroups,
-  WireJob,
-  WireKind,
-  WireLease,
-  WireRescheduleEntry,
-  WireSchedule,
-  WireWorker,
-} from "./wire.js";
+  writeClaimFields,
+  writeJobFilter,
+  writeSettingsChange,
+} from "./models.js";
+import type { Read } from "./read.js";
+import { type NewSchedule, scheduleToWire } from "./schedules.js";
+import { checkReceipt, type Settlement, settlementToWire, type WireLease } from "./settle.js";
+import { checkDuration, type Duration, milliseconds, type Time } from "./time.js";
+import { CALL_OPTIONS, type CallOptions, isPathSegment, path, type Request, Transport } from "./transport.js";
 
 /** Options of a client. */
 export interface ClientOptions {
@@ -89,18 +83,22 @@ const CLIENT_OPTIONS = Object.keys({
   codec: true,
 } satisfies Names<ClientOptions>);
 
-const CLAIM: Fields<Omit<ClaimOptions, keyof CallOptions>, WireClaim> = {
-  worker: text,
-  max: whole,
-  lease: duration,
-  wait: duration,
-};
+/** A kind: its counts and settings. */
+export interface KindInfo extends KindCounts {
+  readonly settings: Settings;
+}
 
-const SPANS: Fields<Omit<UpcomingOptions, keyof CallOptions>, { from: string; span: string; count: number }> = {
-  from: time,
-  span: duration,
-  count: whole,
-};
+/** Which spans of time `upcoming` counts. */
+export interface UpcomingOptions extends CallOptions {
+  /** The start of the first span; default: now. */
+  readonly from?: Time;
+  /** The length of a span; default: 1 minute. */
+  readonly span?: Duration;
+  /** The number of spans, up to 1000; default: 60. */
+  readonly count?: number;
+}
+
+const SPANS: Fields<Omit<UpcomingOptions, keyof CallOptions>> = { from: time, span: duration, count: whole };
 
 type Verb = "cancel" | "run-now" | "revive";
 
@@ -147,10 +145,10 @@ export class Client<Kinds extends object = AnyKinds> {
       path: itemPath(kind, "jobs", id),
       body: putToWire(this.codec, body, options),
       harmless: isUnconditional(options),
-      read: putFromWire,
+      read: readPutResult,
       options: Object.keys(options),
     } as const;
-    return this.#transport.call(request, options);
+    return this.#call(request, options);
   }
 
   /**
@@ -175,13 +173,13 @@ export class Client<Kinds extends object = AnyKinds> {
       path: "/v1/put",
       body: { jobs: entries },
       harmless: jobs.every(isUnconditional),
-      read: (json: any) => resultsFromWire(json, entries.length, putFromWire),
+      read: batch(entries.length, readPutResult),
       options: ["returnProblems"],
     } as const;
-    const results = await this.#transport.call(request, options);
-    const failed = results.some((result) => result instanceof ProblemError);
-    if (failed && options.returnProblems !== true) throw new BatchError(entries, results);
-    return results;
+    const found = await this.#call(request, options);
+    const failed = found.some((result) => result instanceof ProblemError);
+    if (failed && options.returnProblems !== true) throw new BatchError(entries, found);
+    return found;
   }
 
   /**
@@ -193,19 +191,18 @@ export class Client<Kinds extends object = AnyKinds> {
     const set = rescheduleToWire(this.codec, change);
     const common = { harmless: change.ifGeneration === undefined, options: Object.keys(change) };
     if (isPathSegment(checkName("id", id))) {
-      const request = { method: "PATCH", path: itemPath(kind, "jobs", id), body: set, read: putFromWire } as const;
-      return this.#transport.call({ ...request, ...common }, change);
+      const request = { method: "PATCH", path: itemPath(kind, "jobs", id), body: set, read: readPutResult } as const;
+      return this.#call({ ...request, ...common }, change);
     }
-    const entry: WireRescheduleEntry = { kind: checkName("kind", kind), id, what: "reschedule", set };
-    const read = (json: any) => only(resultsFromWire(json, 1, rescheduledFromWire));
+    const entry = { kind: checkName("kind", kind), id, what: "reschedule", set };
+    const read = only<PutResult>(({ result, generation }) => ({ outcome: result, generation }));
     const request = { method: "POST", path: "/v1/change", body: { jobs: [entry] }, read } as const;
-    return this.#transport.call({ ...request, ...common }, change);
+    return this.#call({ ...request, ...common }, change);
   }
 
   /** Returns a job. Throws `absent` if it does not exist. */
   async get<K extends KindName<Kinds>>(kind: K, id: string, options: CallOptions = {}): Promise<JobInfo<Kinds[K]>> {
-    const read = (json: WireJob) => jobFromWire<Kinds[K]>(this.codec, json);
-    return this.#get(itemPath(kind, "jobs", id), {}, read, options);
+    return this.#get(itemPath(kind, "jobs", id), {}, readJobInfo as Read<JobInfo<Kinds[K]>>, options);
   }
 
   /** Lists the jobs of a kind that match, by default in the order of their ids. Requests pages as needed. */
@@ -215,11 +212,9 @@ export class Client<Kinds extends object = AnyKinds> {
     options: CallOptions = {},
   ): AsyncGenerator<JobInfo<Kinds[K]>, void, undefined> {
     const query = listToWire(filter);
-    const read = (json: Page & { jobs: WireJob[] }) => json;
-    for await (const { jobs } of pages((after) =>
-      this.#get(kindPath(kind, "jobs"), { ...query, after }, read, options),
-    )) {
-      for (const job of jobs) yield jobFromWire(this.codec, job);
+    const read = page("jobs", readJobInfo as Read<JobInfo<Kinds[K]>>);
+    for await (const jobs of pages((after) => this.#get(kindPath(kind, "jobs"), { ...query, after }, read, options))) {
+      yield* jobs;
     }
   }
 
@@ -228,10 +223,10 @@ export class Client<Kinds extends object = AnyKinds> {
    * jobs of the kind, 10,000 in each request.
    */
   async count(kind: KindName<Kinds>, filter: JobFilter = {}, options: CallOptions = {}): Promise<number> {
-    const query = filterToWire(filter);
-    const read = (json: Page & { matched: number }) => json;
+    const query = writeFields("filter", filter, writeJobFilter);
+    const read = part((json): number => json.matched);
     let total = 0;
-    for await (const { matched } of pages((after) =>
+    for await (const matched of pages((after) =>
       this.#get(kindPath(kind, "count"), { ...query, after }, read, options),
     )) {
       total += matched;
@@ -244,18 +239,18 @@ export class Client<Kinds extends object = AnyKinds> {
    * group. Select the jobs of a group with `errorGroup`, or with `expired` if it has no error.
    */
   async errorGroups(kind: KindName<Kinds>, options: CallOptions = {}): Promise<ErrorGroups> {
-    const read = (json: WireErrorGroups) => json;
-    const found: WireErrorGroups[] = [];
-    for await (const page of pages((after) => this.#get(kindPath(kind, "errors"), { after }, read, options))) {
-      found.push(page);
+    const read = part(readErrorGroups);
+    const found: ErrorGroups[] = [];
+    for await (const groups of pages((after) => this.#get(kindPath(kind, "errors"), { after }, read, options))) {
+      found.push(groups);
     }
-    return groupsFromWire(found);
+    return merged(found);
   }
 
   /** Cancels a job: it is `removed`, or `ending` if it is leased. Throws `absent` if it does not exist. */
   async cancel(kind: KindName<Kinds>, id: string, options: CallOptions = {}): Promise<ChangeResult> {
     const url = itemPath(kind, "jobs", id);
-    return this.#transport.call({ method: "DELETE", path: url, harmless: false, read: changeResult }, options);
+    return this.#call({ method: "DELETE", path: url, harmless: false, read: changeResult }, options);
   }
 
   /** Cancels up to 1000 jobs. Returns one result per id, which may be a `ProblemError`. */
@@ -318,14 +313,14 @@ export class Client<Kinds extends object = AnyKinds> {
     kinds: K | readonly K[],
     options: ClaimOptions = {},
   ): Promise<Claimed<Kinds[K]>> {
-    const body = { kinds: kindList(kinds), ...writeFields("options", options, CLAIM, CALL_OPTIONS) };
+    const body = { kinds: kindList(kinds), ...writeFields("options", options, writeClaimFields, CALL_OPTIONS) };
     const waitMs = options.wait === undefined ? 0 : milliseconds(options.wait);
-    const read = (json: WireClaimResponse) => ({
-      jobs: json.jobs.map((job: WireClaimed) => claimedFromWire<Kinds[K]>(this.codec, job)),
-      errors: (json.errors ?? []).map(({ kind, error }) => ({ kind, error: new ProblemError(error) })),
+    const read: Read<Claimed<Kinds[K]>> = (json, codec) => ({
+      jobs: json.jobs.map((job: any) => readClaimedJob(job, codec, undefined)),
+      errors: (json.errors ?? []).map(({ kind, error }: any) => ({ kind, error: new ProblemError(error) })),
     });
     const request = { method: "POST", path: "/v1/claim", body, harmless: false, waitMs, read } as const;
-    return this.#transport.call({ ...request, options: Object.keys(CLAIM) }, options);
+    return this.#call({ ...request, options: Object.keys(writeClaimFields) }, options);
   }
 
   /** Waits until a claim may return a job, or until the time is over. Claims nothing. */
@@ -336,7 +331,7 @@ export class Client<Kinds extends object = AnyKinds> {
   ): Promise<void> {
     const body = { kinds: kindList(kinds), wait: checkDuration("wait", wait) };
     const waitMs = milliseconds(wait);
-    return this.#transport.call(
+    return this.#call(
       { method: "POST", path: "/v1/wait", body, harmless: true, waitMs, read: nothing },
       options,
     );
@@ -389,39 +384,32 @@ export class Client<Kinds extends object = AnyKinds> {
 
   /** @internal The same as `settle`, with results that are already encoded. */
   async settleWire(leases: readonly WireLease[], options: CallOptions): Promise<(Settled | ProblemError)[]> {
-    return this.#post(
-      "/v1/settle",
-      { leases },
-      true,
-      (json) => resultsFromWire(json, leases.length, settledFromWire),
-      options,
-    );
+    return this.#post("/v1/settle", { leases }, true, batch(leases.length, readSettled), options);
   }
 
   /** Returns the counts of all kinds. */
   async kinds(options: CallOptions = {}): Promise<KindCounts[]> {
-    return this.#get("/v1/kinds", {}, (json: { kinds: WireKind[] }) => json.kinds.map(countsFromWire), options);
+    return this.#get("/v1/kinds", {}, items("kinds", readKindCounts), options);
   }
 
   /** Returns the counts and the settings of a kind. */
   async kind(kind: KindName<Kinds>, options: CallOptions = {}): Promise<KindInfo> {
-    const read = (json: WireKind) => ({ ...countsFromWire(json), settings: settingsFromWire(json.settings!) });
-    return this.#get(kindPath(kind), {}, read, options);
+    return this.#get(kindPath(kind), {}, readKindCounts as Read<KindInfo>, options);
   }
 
   /** Returns the settings of a kind. */
   async settings(kind: KindName<Kinds>, options: CallOptions = {}): Promise<Settings> {
-    return this.#get(kindPath(kind, "settings"), {}, settingsFromWire, options);
+    return this.#get(kindPath(kind, "settings"), {}, readSettings, options);
   }
 
   /** Sets all settings of a kind; a missing field gets its default. Returns all settings. */
   async setKind(kind: KindName<Kinds>, settings: SettingsChange, options: CallOptions = {}): Promise<Settings> {
-    return this.#write("PUT", kindPath(kind), settingsToWire(settings), settingsFromWire, options);
+    return this.#settings("PUT", kind, settings, options);
   }
 
   /** Changes the given settings of a kind. Returns all settings. */
   async changeKind(kind: KindName<Kinds>, change: SettingsChange, options: CallOptions = {}): Promise<Settings> {
-    return this.#write("PATCH", kindPath(kind), settingsToWire(change), settingsFromWire, options);
+    return this.#settings("PATCH", kind, change, options);
   }
 
   /** Pauses a kind: its jobs are not claimed. */
@@ -436,11 +424,10 @@ export class Client<Kinds extends object = AnyKinds> {
 
   /** Removes the schedules, jobs and settings of a kind. Leased jobs are removed when their leases end. */
   async deleteKind(kind: KindName<Kinds>, options: CallOptions = {}): Promise<DeletedKind> {
-    const read = (json: Page & DeletedKind) => json;
     const total = { removed: 0, ending: 0 };
     const remove = (after: string | undefined) => {
       const url = kindPath(kind) + query({ after });
-      return this.#transport.call({ method: "DELETE", path: url, harmless: false, read }, options);
+      return this.#call({ method: "DELETE", path: url, harmless: false, read: part(readDeletedKind) }, options);
     };
     try {
       for await (const { removed, ending } of pages(remove)) {
@@ -456,13 +443,9 @@ export class Client<Kinds extends object = AnyKinds> {
   /** Returns how many pending jobs become due in each of the next spans of time. */
   async upcoming(kind: KindName<Kinds>, options: UpcomingOptions = {}): Promise<Upcoming> {
     const spans = writeFields("options", options, SPANS, CALL_OPTIONS);
-    const read = (json: { from: string; span: string; counts: number[] }) => ({
-      from: new Date(json.from),
-      span: json.span as Duration,
-      counts: json.counts,
-    });
-    const request = { method: "GET", path: kindPath(kind, "upcoming") + query(spans), harmless: true, read } as const;
-    return this.#transport.call({ ...request, options: Object.keys(SPANS) }, options);
+    const url = kindPath(kind, "upcoming") + query(spans);
+    const request = { method: "GET", path: url, harmless: true, read: readUpcoming, options: Object.keys(SPANS) } as const;
+    return this.#call(request, options);
   }
 
   /** Creates or replaces a schedule. If it has the same times as before, its next run stays. */
@@ -473,7 +456,7 @@ export class Client<Kinds extends object = AnyKinds> {
     options: CallOptions = {},
   ): Promise<Schedule<Kinds[K]>> {
     const body = scheduleToWire(this.codec, schedule);
-    return this.#write("PUT", itemPath(kind, "schedules", id), body, this.#schedule<K>, options);
+    return this.#write("PUT", itemPath(kind, "schedules", id), body, readSchedule as Read<Schedule<Kinds[K]>>, options);
   }
 
   /** Changes the given fields of a schedule; `null` resets one to its default. Throws `absent`. */
@@ -484,7 +467,7 @@ export class Client<Kinds extends object = AnyKinds> {
     options: CallOptions = {},
   ): Promise<Schedule<Kinds[K]>> {
     const body = scheduleToWire(this.codec, change);
-    return this.#write("PATCH", itemPath(kind, "schedules", id), body, this.#schedule<K>, options);
+    return this.#write("PATCH", itemPath(kind, "schedules", id), body, readSchedule as Read<Schedule<Kinds[K]>>, options);
   }
 
   /** Returns a schedule. Throws `absent` if it does not exist. */
@@ -493,47 +476,49 @@ export class Client<Kinds extends object = AnyKinds> {
     id: string,
     options: CallOptions = {},
   ): Promise<Schedule<Kinds[K]>> {
-    return this.#get(itemPath(kind, "schedules", id), {}, this.#schedule<K>, options);
+    return this.#get(itemPath(kind, "schedules", id), {}, readSchedule as Read<Schedule<Kinds[K]>>, options);
   }
 
   /** Returns the schedules of a kind. */
   async schedules<K extends KindName<Kinds>>(kind: K, options: CallOptions = {}): Promise<Schedule<Kinds[K]>[]> {
-    const read = (json: { schedules: WireSchedule[] }) => json.schedules.map(this.#schedule<K>);
-    return this.#get(kindPath(kind, "schedules"), {}, read, options);
+    return this.#get(kindPath(kind, "schedules"), {}, items("schedules", readSchedule as Read<Schedule<Kinds[K]>>), options);
   }
 
   /** Returns the schedules of all kinds, sorted by kind and id. */
   async allSchedules(options: CallOptions = {}): Promise<Schedule<Kinds[KindName<Kinds>]>[]> {
-    const read = (json: Page & { schedules: WireSchedule[] }) => json;
-    const found: WireSchedule[] = [];
-    for await (const { schedules } of pages((after) => this.#get("/v1/schedules", { after }, read, options))) {
+    const read = page("schedules", readSchedule as Read<Schedule<Kinds[KindName<Kinds>]>>);
+    const found: Schedule<Kinds[KindName<Kinds>]>[] = [];
+    for await (const schedules of pages((after) => this.#get("/v1/schedules", { after }, read, options))) {
       found.push(...schedules);
     }
-    return found.map((schedule) => this.#schedule(schedule));
+    return found;
   }
 
   /** Removes a schedule; its jobs stay. Throws `absent`. */
   async deleteSchedule(kind: KindName<Kinds>, id: string, options: CallOptions = {}): Promise<void> {
     const url = itemPath(kind, "schedules", id);
-    return this.#transport.call({ method: "DELETE", path: url, harmless: false, read: nothing }, options);
+    return this.#call({ method: "DELETE", path: url, harmless: false, read: nothing }, options);
   }
 
   /** Starts a run of a schedule now, in addition to its times. Throws `absent`. */
   async runSchedule(kind: KindName<Kinds>, id: string, options: CallOptions = {}): Promise<PutResult> {
-    return this.#post(itemPath(kind, "schedules", id, "run"), undefined, false, putFromWire, options);
+    return this.#post(itemPath(kind, "schedules", id, "run"), undefined, false, readPutResult, options);
   }
 
   /** Returns totals of all kinds, and the problems of this server. */
   async stats(options: CallOptions = {}): Promise<Stats> {
-    return this.#get("/v1/stats", {}, statsFromWire, options);
+    return this.#get("/v1/stats", {}, readStats, options);
   }
 
   /** Returns the workers that have recently claimed jobs from this server. */
   async workers(options: CallOptions = {}): Promise<WorkerInfo[]> {
-    return this.#get("/v1/workers", {}, (json: { workers: WireWorker[] }) => json.workers.map(workerFromWire), options);
+    return this.#get("/v1/workers", {}, items("workers", readWorkerInfo), options);
   }
 
-  readonly #schedule = <K extends KindName<Kinds>>(json: WireSchedule) => scheduleFromWire<Kinds[K]>(this.codec, json);
+  #settings(method: "PUT" | "PATCH", kind: string, settings: SettingsChange, options: CallOptions): Promise<Settings> {
+    const url = kindPath(kind);
+    return this.#write(method, url, writeFields("settings", settings, writeSettingsChange), readSettings, options);
+  }
 
   async #settleOne<Options extends CallOptions>(
     how: Settlement["how"],
@@ -550,15 +535,14 @@ export class Client<Kinds extends object = AnyKinds> {
       path: "/v1/settle",
       body: { leases },
       harmless: true,
-      read: (json: any) => only(resultsFromWire(json, 1, settledFromWire)),
+      read: only(readSettled),
       options: fields,
     } as const;
-    return this.#transport.call(request, options);
+    return this.#call(request, options);
   }
 
   async #changeOne(verb: Verb, kind: string, id: string, options: CallOptions): Promise<ChangeResult> {
-    const read = (json: any) => only(resultsFromWire(json, 1, changeResult));
-    return this.#post(kindPath(kind, verb), { ids: [checkName("id", id)] }, false, read, options);
+    return this.#post(kindPath(kind, verb), { ids: [checkName("id", id)] }, false, only(changeResult), options);
   }
 
   async #changeMany(
@@ -568,16 +552,14 @@ export class Client<Kinds extends object = AnyKinds> {
     options: CallOptions,
   ): Promise<(ChangeResult | ProblemError)[]> {
     const body = { ids: checkNames("ids", ids) };
-    const read = (json: any) => resultsFromWire(json, ids.length, changeResult);
-    return this.#post(kindPath(kind, verb), body, false, read, options);
+    return this.#post(kindPath(kind, verb), body, false, batch(ids.length, changeResult), options);
   }
 
   async #changeMatching(verb: Verb, kind: string, filter: JobFilter, options: CallOptions): Promise<ChangedJobs> {
-    const all = filterToWire(filter);
-    const read = (json: Page & ChangedJobs) => json;
+    const all = writeFields("filter", filter, writeJobFilter);
     const total = { matched: 0, changed: 0, failed: 0 };
     const change = (after: string | undefined) =>
-      this.#post(kindPath(kind, verb), { all, after }, false, read, options);
+      this.#post(kindPath(kind, verb), { all, after }, false, part(readChangedJobs), options);
     try {
       for await (const { matched, changed, failed } of pages(change)) {
         total.matched += matched;
@@ -590,12 +572,17 @@ export class Client<Kinds extends object = AnyKinds> {
     return total;
   }
 
-  #get<T>(path: string, fields: Query, read: (json: any) => T, options: CallOptions): Promise<T> {
-    return this.#transport.call({ method: "GET", path: path + query(fields), harmless: true, read }, options);
+  #call<T>(request: Omit<Request<T>, "read"> & { read: Read<T> }, options: CallOptions): Promise<T> {
+    const read = (json: any) => request.read(json, this.codec, undefined);
+    return this.#transport.call({ ...request, read }, options);
   }
 
-  #post<T>(path: string, body: unknown, harmless: boolean, read: (json: any) => T, options: CallOptions): Promise<T> {
-    return this.#transport.call({ method: "POST", path, body, harmless, read }, options);
+  #get<T>(path: string, fields: object, read: Read<T>, options: CallOptions): Promise<T> {
+    return this.#call({ method: "GET", path: path + query(fields), harmless: true, read }, options);
+  }
+
+  #post<T>(path: string, body: unknown, harmless: boolean, read: Read<T>, options: CallOptions): Promise<T> {
+    return this.#call({ method: "POST", path, body, harmless, read }, options);
   }
 
   /** Settings and schedules: setting them twice has the same effect as setting them once. */
@@ -603,16 +590,14 @@ export class Client<Kinds extends object = AnyKinds> {
     method: "PUT" | "PATCH",
     path: string,
     body: unknown,
-    read: (json: any) => T,
+    read: Read<T>,
     options: CallOptions,
   ): Promise<T> {
-    return this.#transport.call({ method, path, body, harmless: true, read }, options);
+    return this.#call({ method, path, body, harmless: true, read }, options);
   }
 }
 
-type Query = Record<string, string | number | boolean | undefined>;
-
-function query(fields: Query): string {
+function query(fields: object): string {
   const given = Object.entries(fields).filter(([, value]) => value !== undefined);
   const parameters = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
   return given.length === 0 ? "" : `?${parameters}`;
@@ -630,18 +615,28 @@ function kindList(kinds: string | readonly string[]): string[] {
   return checkNames("kinds", typeof kinds === "string" ? [kinds] : kinds);
 }
 
-/** One of several responses. */
-interface Page {
-  /** What the next request must send as `after`; missing or `null` in the last response. */
-  readonly cursor?: string | null;
+/** One of several responses: its content, and what the next request must send as `after`, unless it is the last. */
+type Part<T> = readonly [content: T, cursor: string | undefined];
+
+function part<T>(read: Read<T>): Read<Part<T>> {
+  return (json, codec) => [read(json, codec, undefined), json.cursor ?? undefined];
 }
 
-async function* pages<P extends Page>(send: (after: string | undefined) => Promise<P>): AsyncGenerator<P, void, void> {
+/** The list in the field `name`. */
+function items<T>(name: string, read: Read<T>): Read<T[]> {
+  return (json, codec) => json[name].map((item: any) => read(item, codec, json));
+}
+
+function page<T>(name: string, read: Read<T>): Read<Part<T[]>> {
+  return part(items(name, read));
+}
+
+async function* pages<T>(send: (after: string | undefined) => Promise<Part<T>>): AsyncGenerator<T, void, void> {
   let after: string | undefined;
   do {
-    const page = await send(after);
-    yield page;
-    after = page.cursor ?? undefined;
+    const [content, cursor] = await send(after);
+    yield content;
+    after = cursor;
   } while (after !== undefined);
 }
 
@@ -653,12 +648,18 @@ function afterSome(count: number, done: string, error: unknown): unknown {
 
 function nothing(): void {}
 
-function changeResult({ result }: { result: ChangeResult }): ChangeResult {
-  return result;
+const changeResult: Read<ChangeResult> = ({ result }) => result;
+
+/** The results of a batch. */
+function batch<T>(count: number, read: Read<T>): Read<(T | ProblemError)[]> {
+  return (json, codec) => results(json, codec, count, read);
 }
 
-function only<T>(results: (T | ProblemError)[]): T {
-  const [result] = results as [T | ProblemError];
-  if (result instanceof ProblemError) throw result;
-  return result;
+/** The result of a batch of one, which is thrown if it is a problem. */
+function only<T>(read: Read<T>): Read<T> {
+  return (json, codec) => {
+    const [result] = results(json, codec, 1, read) as [T | ProblemError];
+    if (result instanceof ProblemError) throw result;
+    return result;
+  };
 }

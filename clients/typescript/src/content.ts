@@ -2,7 +2,14 @@
 
 import { checkJson } from "./check.js";
 import { text } from "./fields.js";
-import type { WireContent } from "./wire.js";
+
+/** A body or a result in JSON, in one of three forms. */
+export interface WireContent {
+  body?: unknown;
+  body_text?: string | null;
+  body_base64?: string | null;
+  content_type?: string | null;
+}
 
 /** Stored data: JSON, text, or bytes. All of them undefined means empty. */
 export interface Content {

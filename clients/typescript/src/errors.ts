@@ -7,8 +7,7 @@
  */
 
 import { show } from "./check.js";
-import type { PutResult } from "./jobs.js";
-import type { WireProblem } from "./wire.js";
+import type { PutResult } from "./models.js";
 
 /** What is known about a request that failed. `partial`: see `BatchError`. */
 export type Outcome = "rejected" | "not-done" | "unknown" | "partial";
@@ -78,7 +77,7 @@ export class ProblemError extends RequeueError {
   readonly retryAfterMs: number | undefined;
 
   /** @internal */
-  constructor(wire: WireProblem, retryAfterMs?: number) {
+  constructor(wire: any, retryAfterMs?: number) {
     super(wire.detail);
     this.problem = wire.type.slice(wire.type.lastIndexOf("/") + 1);
     this.status = wire.status;

@@ -5,30 +5,22 @@
  */
 
 import { checkObject, show, unknownField } from "./check.js";
-import { checkDuration, checkTime, type Duration, type Time } from "./time.js";
+import { snake } from "./read.js";
+import { checkDuration, checkRate, checkTime, type Duration, type RateText, type Time } from "./time.js";
 
 /** Checks a value and returns what is sent. `field` is its name in errors. */
-export type Write<V, W> = (field: string, value: V) => W;
+export type Write<V> = (field: string, value: V) => unknown;
 
-/** `maxWait` is `max_wait` in the API. */
-type Snake<S extends string> = S extends `${infer Head}${infer Tail}`
-  ? `${Head extends Lowercase<Head> ? Head : `_${Lowercase<Head>}`}${Snake<Tail>}`
-  : S;
-
-/** How each field of `T` is written as the field of `W` with the same name. The compiler accepts only all of them. */
-export type Fields<T, W> = {
-  readonly [K in keyof T & string]-?: Snake<K> extends keyof W
-    ? Write<Exclude<T[K], undefined>, Exclude<W[Snake<K>], undefined>>
-    : never;
-};
+/** How each field of `T` is written. The compiler accepts only all of them. */
+export type Fields<T> = { readonly [K in keyof T & string]-?: Write<Exclude<T[K], undefined>> };
 
 /** Returns an object as it is sent. `alsoKnown` are names of fields that it may have, and that are not written. */
-export function writeFields<T extends object, W extends object>(
+export function writeFields<T extends object>(
   what: string,
   values: T,
-  fields: Fields<T, W>,
+  fields: Fields<T>,
   alsoKnown: readonly string[] = [],
-): Partial<W> {
+): Record<string, unknown> {
   const known = () => [...Object.keys(fields), ...alsoKnown];
   checkObject(what, values, known);
   const wire: Record<string, unknown> = {};
@@ -38,14 +30,10 @@ export function writeFields<T extends object, W extends object>(
       throw unknownField(what, name, known());
     }
     const value: unknown = values[name];
-    const write = fields[name] as Write<unknown, unknown>;
+    const write = fields[name] as Write<unknown>;
     if (value !== undefined) wire[snake(name)] = write(`${what}.${name}`, value);
   }
-  return wire as Partial<W>;
-}
-
-function snake(name: string): string {
-  return /[A-Z]/.test(name) ? name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) : name;
+  return wire;
 }
 
 export const duration = (field: string, value: Duration): string => checkDuration(field, value);
@@ -69,7 +57,7 @@ export function flag(field: string, value: boolean): boolean {
 }
 
 /** One of the given texts. */
-export function oneOf<const V extends string>(...values: V[]): Write<V, V> {
+export function oneOf<const V extends string>(...values: V[]): (field: string, value: V) => V {
   return (field, value) => {
     if (values.includes(value)) return value;
     const known = values.map((value) => JSON.stringify(value)).join(", ");
@@ -78,11 +66,32 @@ export function oneOf<const V extends string>(...values: V[]): Write<V, V> {
 }
 
 /** A value, or `null`. */
-export function nullable<V, W>(write: Write<V, W>): Write<V | null, W | null> {
+export function nullable<V>(write: Write<V>): Write<V | null> {
   return (field, value) => (value === null ? null : write(field, value));
 }
 
 /** An object with fields of its own. */
-export function object<T extends object, W extends object>(fields: Fields<T, W>): Write<T, Partial<W>> {
+export function object<T extends object>(fields: Fields<T>): Write<T> {
   return (field, value) => writeFields(field, value, fields);
+}
+
+/** A rate as an object, or as text such as `"10/s"`. */
+export function rate<T extends object>(fields: Fields<T>): Write<T | RateText> {
+  return (field, value) =>
+    typeof value === "string" ? checkRate(field, value) : writeFields(field, value as T, fields);
+}
+
+/** A list of texts. The error does not contain them: they may be secrets. */
+export function texts(field: string, values: readonly string[]): string[] {
+  if (Array.isArray(values) && values.every((value) => typeof value === "string")) return [...values];
+  throw new TypeError(`${field} must be an array of strings`);
+}
+
+/** An object with any names. */
+export function map<V>(write: Write<V>): Write<Readonly<Record<string, V>>> {
+  return (field, values) => {
+    checkObject(field, values, () => Object.keys(values));
+    const entries = Object.entries(values);
+    return Object.fromEntries(entries.map(([name, value]) => [name, write(`${field}[${JSON.stringify(name)}]`, value)]));
+  };
 }

@@ -5,7 +5,7 @@
 
 import type { Client } from "./client.js";
 import { ProblemError } from "./errors.js";
-import { type Settled } from "./settle.js";
+import type { Settled } from "./models.js";
 import { type Duration, milliseconds } from "./time.js";
 
 /** A job whose lease is kept. */

@@ -1,7 +1,7 @@
 /** A job whose handler runs: it can be stopped, times out, and has a lease that may end. */
 
-import type { ClaimedJob } from "./jobs.js";
 import type { Leased } from "./leases.js";
+import type { ClaimedJob } from "./models.js";
 import { type Decision, decide, type Ended, JobStopped, type StopReason } from "./outcome.js";
 
 /** A job, as its handler gets it. */

@@ -1,11 +1,9 @@
 /** Settlements: how a lease ends. */
 
 import { checkFields, show } from "./check.js";
-import { type Codec, resultToWire } from "./content.js";
+import { type Codec, resultToWire, type WireContent } from "./content.js";
 import { duration, type Fields, oneOf, text, writeFields } from "./fields.js";
-import { dateFromWire } from "./jobs.js";
 import type { Duration } from "./time.js";
-import type { WireLease, WireSettled } from "./wire.js";
 
 /** How one lease is settled or extended. */
 export type Settlement = { readonly receipt: string } & (
@@ -31,11 +29,12 @@ export type Settlement = { readonly receipt: string } & (
     }
 );
 
-/** The result of a settlement. `cancelled`: the job was cancelled, and is removed when its lease ends. */
-export interface Settled {
-  readonly result: "done" | "retry" | "dead" | "released" | "extended" | "cancelled" | "other";
-  /** With `retry`, when the job is due again; with `extended`, when the lease expires. */
-  readonly at: Date | undefined;
+/** @internal A settlement as it is sent. */
+export interface WireLease {
+  receipt: string;
+  how: Settlement["how"];
+  result?: WireContent;
+  delay?: unknown;
 }
 
 /** The fields of each settlement besides `receipt` and `how`. */
@@ -48,7 +47,7 @@ const FIELDS: { readonly [How in Settlement["how"]]: readonly string[] } = {
   extend: ["lease"],
 };
 
-const WRITE: Fields<{ error: string; delay: Duration; lease: Duration }, WireLease> = {
+const WRITE: Fields<{ error: string; delay: Duration; lease: Duration }> = {
   error: (field, error) => cut(text(field, error)),
   delay: duration,
   lease: duration,
@@ -77,9 +76,4 @@ const MAX_ERROR = 2048;
 
 function cut(error: string): string {
   return error.slice(0, MAX_ERROR).toWellFormed();
-}
-
-/** @internal */
-export function settledFromWire(wire: WireSettled): Settled {
-  return { result: wire.result, at: dateFromWire(wire.at) };
 }

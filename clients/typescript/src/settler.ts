@@ -7,9 +7,9 @@ import type { Client } from "./client.js";
 import { ProblemError, RequeueError } from "./errors.js";
 import { requestTimeout } from "./leases.js";
 import { pauseMs, sleep } from "./repeat.js";
-import type { Settled } from "./settle.js";
+import type { Settled } from "./models.js";
+import type { WireLease } from "./settle.js";
 import { type Duration, milliseconds } from "./time.js";
-import type { WireLease } from "./wire.js";
 
 /**
  * How a settlement ended:

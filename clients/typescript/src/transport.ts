@@ -4,7 +4,6 @@ import { checkFields, checkServer, checkToken, type Names, show } from "./check.
 import { ConnectionError, connectionError, ProblemError, RequeueError } from "./errors.js";
 import { repeat } from "./repeat.js";
 import { type Duration, millisecondsOf, timerMs } from "./time.js";
-import type { WireProblem } from "./wire.js";
 
 /** Options of every call. */
 export interface CallOptions {
@@ -108,7 +107,7 @@ function problemOf(response: Response, text: string): ProblemError {
   const retryAfter = Number(response.headers.get("retry-after") ?? NaN);
   const retryAfterMs = Number.isNaN(retryAfter) ? undefined : retryAfter * 1000;
   if (response.headers.get("content-type")?.startsWith("application/problem+json")) {
-    return new ProblemError(JSON.parse(text) as WireProblem, retryAfterMs);
+    return new ProblemError(JSON.parse(text), retryAfterMs);
   }
   // A proxy, or a request whose head the server could not read.
   const { status, statusText } = response;

@@ -12,16 +12,16 @@ import { Changes } from "./changes.js";
 import { checkFields, checkFunction, checkName, type Names, show } from "./check.js";
 import type { Client } from "./client.js";
 import { ProblemError, RequeueError } from "./errors.js";
-import type { AnyKinds, ClaimedJob, KindName } from "./jobs.js";
+import type { AnyKinds, KindName } from "./jobs.js";
 import { Leases } from "./leases.js";
+import type { ClaimedJob } from "./models.js";
 import { type Decision, errorText, failed } from "./outcome.js";
 import { sleep } from "./repeat.js";
 import { type Job, RunningJob } from "./running.js";
-import { settlementToWire } from "./settle.js";
+import { settlementToWire, type WireLease } from "./settle.js";
 import { type SettleEnd, Settler } from "./settler.js";
 import { onSignals } from "./signals.js";
 import { checkDuration, type Duration, timerMs } from "./time.js";
-import type { WireLease } from "./wire.js";
 
 /**
  * Runs a job. A job whose handler returns is done, with the returned value as its result. If the handler throws,

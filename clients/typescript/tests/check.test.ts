@@ -62,12 +62,12 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
   ],
   "an option that is like no other": [
     () => client.put("mail", "a", {}, { colour: "red" }),
-    'options has no field "colour"; known are due, delay, priority, mode, maxWait, ifAbsent, ifNew, ifGeneration, ' +
+    'options has no field "colour"; known are delay, due, ifAbsent, ifGeneration, ifNew, maxWait, mode, priority, ' +
       "contentType, signal, timeout, retryFor",
   ],
   "a delay instead of options": [
     () => client.put("mail", "a", {}, "5m"),
-    'options is "5m"; it must be an object with any of due, delay,',
+    'options is "5m"; it must be an object with any of delay, due,',
   ],
   "a delay without a unit": [
     () => client.put("mail", "a", {}, { delay: 300 }),
@@ -139,10 +139,10 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
     () => client.reschedule("mail", "a", { body: undefined, delay: undefined }),
     "nothing to change: set due, delay, priority or body",
   ],
-  "no change": [() => client.reschedule("mail", "a"), "change is undefined; it must be an object with any of due,"],
+  "no change": [() => client.reschedule("mail", "a"), "change is undefined; it must be an object with any of delay,"],
   "a change with an unknown field": [
     () => client.reschedule("mail", "a", { in: "5m" }),
-    'change has no field "in"; known are due, delay, priority, ifGeneration, body, contentType',
+    'change has no field "in"; known are delay, due, ifGeneration, priority, body, contentType',
   ],
   "a change without a unit": [() => client.reschedule("mail", "a", { delay: 5 }), "change.delay is 5, which is not a"],
   "a change of no job": [() => client.reschedule("mail", 7, { delay: "5m" }), 'id is 7; it must be a string, such as'],
@@ -155,10 +155,10 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
     () => client.count("mail", { state: "running" }),
     'filter.state is "running"; it must be one of "waiting", "ready", "leased", "dead", "done"',
   ],
-  "no filter": [() => client.cancelMatching("mail"), "filter is undefined; it must be an object with any of state,"],
+  "no filter": [() => client.cancelMatching("mail"), "filter is undefined; it must be an object with any of diedBefore,"],
   "an unknown field of a list": [
     () => client.list("mail", { limit: 5 }).next(),
-    'filter has no field "limit"; known are state,',
+    'filter has no field "limit"; known are diedBefore,',
   ],
 
   "an unknown setting": [
@@ -171,8 +171,8 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
   ],
   "an unknown setting that is like no other": [
     () => client.changeKind("mail", { x: 3 }),
-    'settings has no field "x"; known are lease, backoff, maxAttempts, concurrency, rate, ageing, paused, ' +
-      "retention, keepDone, push",
+    'settings has no field "x"; known are ageing, backoff, concurrency, keepDone, lease, maxAttempts, paused, ' +
+      "push, rate, retention",
   ],
   "an unknown part of a setting": [
     () => client.changeKind("mail", { backoff: { bas: "1s" } }),
@@ -184,13 +184,13 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
   ],
   "a setting that has parts": [
     () => client.changeKind("mail", { backoff: "1s" }),
-    'settings.backoff is "1s"; it must be an object with any of base, max, jitterPercent',
+    'settings.backoff is "1s"; it must be an object with any of base, jitterPercent, max',
   ],
   "a setting that is null": [
     () => client.changeKind("mail", { maxAttempts: null }),
     "settings.maxAttempts is null; it must be a whole number",
   ],
-  "no settings": [() => client.setKind("mail"), "settings is undefined; it must be an object with any of lease,"],
+  "no settings": [() => client.setKind("mail"), "settings is undefined; it must be an object with any of ageing,"],
   "a rate without a time": [
     () => client.changeKind("mail", { rate: "10" }),
     'settings.rate is "10", which is not a rate; write jobs per time, such as "10/s" or "100/1m"',

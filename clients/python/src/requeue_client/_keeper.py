@@ -73,7 +73,7 @@ class LeaseKeeper(Generic[K]):
         try:
             # A connection that is dead, but not closed, must leave time for another attempt.
             results = await asyncio.wait_for(self._client.settle(entries), self._table.length / 3)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             results = [OutcomeUnknown("no response to the extension of a lease")] * len(keys)
         except RequeueError as error:
             results = [error] * len(keys)

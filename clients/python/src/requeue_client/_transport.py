@@ -87,16 +87,18 @@ class StreamTransport(httpx.AsyncBaseTransport):
             connection.writer.close()
         return None
 
-    async def _connect(self, url: httpx.URL, timeout: float) -> _Connection:
+    async def _connect(self, url: httpx.URL, limit: float) -> _Connection:
         is_tls = url.scheme == "https"
         if is_tls and self._ssl is None:
             self._ssl = httpx.create_ssl_context(verify=self._verify)
-        opening = asyncio.open_connection(
-            url.host, url.port or (443 if is_tls else 80), ssl=self._ssl if is_tls else None
-        )
+        port = url.port or (443 if is_tls else 80)
         try:
-            return _Connection(*await asyncio.wait_for(opening, timeout))
-        except asyncio.TimeoutError as error:
+            async with asyncio.timeout(limit):
+                streams = await asyncio.open_connection(
+                    url.host, port, ssl=self._ssl if is_tls else None
+                )
+            return _Connection(*streams)
+        except TimeoutError as error:
             raise httpx.ConnectTimeout(f"no connection to {url.host}") from error
         except OSError as error:
             raise httpx.ConnectError(str(error)) from error

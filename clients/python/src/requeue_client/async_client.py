@@ -1,4 +1,4 @@
-"""The client for asyncio. `client.py` is generated from this file by `scripts/generate-client`."""
+"""The client for asyncio. `client.py` is generated from this file by `scripts/generate`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import httpx
 
@@ -20,20 +20,16 @@ from ._error_groups import merged
 from .codec import Codec, JsonCodec
 from .errors import BatchFailed, Problem, RequeueError, problem_from
 from .fields import (
-    UNCHANGED,
     Ack,
     Bury,
     Extend,
-    Mode,
     Order,
-    Put,
     Receipt,
     Release,
     Requeue,
     Retry,
-    ScheduleFields,
-    SettingsFields,
     Settlement,
+    arguments,
     batch_fields,
     filter_fields,
     id_list,
@@ -49,14 +45,20 @@ from .models import (
     ChangeResult,
     Claim,
     ClaimedJob,
+    ClaimOptions,
     ErrorGroups,
+    Filter,
     KindDeleted,
     KindStats,
+    Put,
     PutDone,
+    PutOptions,
+    RescheduleOptions,
     Schedule,
+    ScheduleFields,
     Settings,
+    SettingsFields,
     SettleDone,
-    State,
     Stats,
     StoredJob,
     Upcoming,
@@ -130,19 +132,7 @@ class AsyncClient:
         await self._http.aclose()
 
     async def put(
-        self,
-        kind: str,
-        id: str,
-        body: Any = None,
-        *,
-        due: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int | None = None,
-        mode: Mode | None = None,
-        max_wait: Duration | None = None,
-        if_absent: bool = False,
-        if_new: bool = False,
-        if_generation: int | None = None,
+        self, kind: str, id: str, body: Any = None, **options: Unpack[PutOptions]
     ) -> PutDone:
         """Creates a job, or replaces its body, due time and priority if it exists.
 
@@ -150,19 +140,7 @@ class AsyncClient:
         or `OtherGeneration` if the condition fails, `Invalid`, `ValueError` if `due` has no time
         zone, and `TypeError` if `delay` is a number or `id` is not text.
         """
-        put = Put(
-            kind,
-            id,
-            body,
-            due=due,
-            delay=delay,
-            priority=priority,
-            mode=mode,
-            max_wait=max_wait,
-            if_absent=if_absent,
-            if_new=if_new,
-            if_generation=if_generation,
-        )
+        put = Put(kind, id, body, **options)
         return await self._send(
             Call(
                 "PUT",
@@ -205,38 +183,20 @@ class AsyncClient:
             raise BatchFailed(puts, results)
         return results
 
-    async def reschedule(
-        self,
-        kind: str,
-        id: str,
-        *,
-        due: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int | None = None,
-        body: Any = UNCHANGED,
-        if_generation: int | None = None,
-    ) -> PutDone:
+    async def reschedule(self, kind: str, id: str, **change: Unpack[RescheduleOptions]) -> PutDone:
         """Changes due time, priority or body of a job, and keeps what is not named.
 
         A waiting or ready job is `updated`. If it is leased, its successor is changed or created:
         `coalesced`. A dead job with a new due time is `revived`. `body=None` is an empty body.
         Raises `Absent`, `JobDone`, `OtherGeneration` or `Invalid`.
         """
-        fields = reschedule_fields(
-            self._codec,
-            due=due,
-            delay=delay,
-            priority=priority,
-            body=body,
-            if_generation=if_generation,
-        )
         return await self._send(
             Call(
                 "PATCH",
                 item_path(kind, "jobs", id),
                 self._reader(PutDone),
-                json=fields,
-                repeat=if_generation is None,
+                json=reschedule_fields(change, self._codec),
+                repeat=change.get("if_generation") is None,
             )
         )
 
@@ -248,36 +208,16 @@ class AsyncClient:
         self,
         kind: str,
         *,
-        state: State | None = None,
-        prefix: str | None = None,
-        priority: int | None = None,
-        error: str | None = None,
-        error_group: str | None = None,
-        expired: bool | None = None,
-        died_before: datetime | None = None,
         order: Order | None = None,
         page_size: int = 100,
+        **filter: Unpack[Filter],
     ) -> AsyncIterator[StoredJob]:
         """Iterates over the jobs of a kind that match every given filter, page by page.
 
-        - `state`: in this state.
-        - `prefix`: with an id that starts with this text.
-        - `priority`: of exactly this priority.
-        - `error`: whose last error contains this text; upper and lower case are equal.
-        - `error_group`: whose last error belongs to this group of `error_groups`.
-        - `expired`: `True`: whose last attempt failed because its lease expired; `False`: others.
-        - `died_before`: that died before this time.
-        - `order`: `id` (default), or with a `state` also `time` (earliest first) or `newest`.
+        `Filter` describes the filters. `order` is `id` (default), or with a `state` also `time`
+        (earliest first) or `newest`.
         """
-        fields = filter_fields(
-            state=state,
-            prefix=prefix,
-            priority=priority,
-            error=error,
-            error_group=error_group,
-            expired=expired,
-            died_before=died_before,
-        )
+        fields = filter_fields(filter)
         if order is not None:
             fields["order"] = order
         fields["limit"] = page_size
@@ -290,32 +230,13 @@ class AsyncClient:
                 return
             fields["after"] = cursor
 
-    async def count(
-        self,
-        kind: str,
-        *,
-        state: State | None = None,
-        prefix: str | None = None,
-        priority: int | None = None,
-        error: str | None = None,
-        error_group: str | None = None,
-        expired: bool | None = None,
-        died_before: datetime | None = None,
-    ) -> int:
+    async def count(self, kind: str, **filter: Unpack[Filter]) -> int:
         """Returns how many jobs `list` returns with this filter.
 
         With a filter other than `state`, the server examines all jobs of the kind, 10,000 at a
         time.
         """
-        fields = filter_fields(
-            state=state,
-            prefix=prefix,
-            priority=priority,
-            error=error,
-            error_group=error_group,
-            expired=expired,
-            died_before=died_before,
-        )
+        fields = filter_fields(filter)
         total = 0
         while True:
             call = Call("GET", kind_path(kind, "count"), _counted, query=query(fields))
@@ -370,111 +291,30 @@ class AsyncClient:
         """Revives up to 1000 dead jobs. Returns a result or a `Problem` for each of them."""
         return await self._change_many(kind, "revive", ids)
 
-    async def cancel_matching(
-        self,
-        kind: str,
-        *,
-        state: State | None = None,
-        prefix: str | None = None,
-        priority: int | None = None,
-        error: str | None = None,
-        error_group: str | None = None,
-        expired: bool | None = None,
-        died_before: datetime | None = None,
-    ) -> BulkChange:
+    async def cancel_matching(self, kind: str, **filter: Unpack[Filter]) -> BulkChange:
         """Cancels all jobs that `list` returns with this filter."""
-        fields = filter_fields(
-            state=state,
-            prefix=prefix,
-            priority=priority,
-            error=error,
-            error_group=error_group,
-            expired=expired,
-            died_before=died_before,
-        )
-        return await self._change_matching(kind, "cancel", fields)
+        return await self._change_matching(kind, "cancel", filter)
 
-    async def run_now_matching(
-        self,
-        kind: str,
-        *,
-        state: State | None = None,
-        prefix: str | None = None,
-        priority: int | None = None,
-        error: str | None = None,
-        error_group: str | None = None,
-        expired: bool | None = None,
-        died_before: datetime | None = None,
-    ) -> BulkChange:
+    async def run_now_matching(self, kind: str, **filter: Unpack[Filter]) -> BulkChange:
         """Makes all jobs due now that `list` returns with this filter."""
-        fields = filter_fields(
-            state=state,
-            prefix=prefix,
-            priority=priority,
-            error=error,
-            error_group=error_group,
-            expired=expired,
-            died_before=died_before,
-        )
-        return await self._change_matching(kind, "run-now", fields)
+        return await self._change_matching(kind, "run-now", filter)
 
-    async def revive_matching(
-        self,
-        kind: str,
-        *,
-        state: State | None = None,
-        prefix: str | None = None,
-        priority: int | None = None,
-        error: str | None = None,
-        error_group: str | None = None,
-        expired: bool | None = None,
-        died_before: datetime | None = None,
-    ) -> BulkChange:
+    async def revive_matching(self, kind: str, **filter: Unpack[Filter]) -> BulkChange:
         """Revives all dead jobs that `list` returns with this filter."""
-        fields = filter_fields(
-            state=state,
-            prefix=prefix,
-            priority=priority,
-            error=error,
-            error_group=error_group,
-            expired=expired,
-            died_before=died_before,
-        )
-        return await self._change_matching(kind, "revive", fields)
+        return await self._change_matching(kind, "revive", filter)
 
-    async def claim(
-        self,
-        kinds: str | Sequence[str],
-        *,
-        worker: str | None = None,
-        max: int = 1,
-        lease: Duration | None = None,
-        wait: Duration | None = None,
-    ) -> Claim:
-        """Leases up to `max` ready jobs to the caller, under the name `worker`.
+    async def claim(self, kinds: str | Sequence[str], **options: Unpack[ClaimOptions]) -> Claim:
+        """Leases up to `max` ready jobs (default: 1) to the caller, under the name `worker`.
 
         `lease` is the duration of the leases; default: the setting of the kind. If no job is
         ready, the call waits up to `wait`; default: it does not wait. It is not repeated if its
         outcome is unknown: jobs may then be leased until their leases expire. `Worker` claims,
         extends and settles for you.
         """
-        fields: dict[str, Any] = {"kinds": _core.kind_list(kinds), "max": max}
-        if worker is not None:
-            fields["worker"] = worker
-        if lease is not None:
-            fields["lease"] = duration_text(lease, "lease")
-        if wait is not None:
-            fields["wait"] = duration_text(wait, "wait")
-        return await self._send(
-            Call(
-                "POST",
-                path("claim"),
-                self._claim,
-                json=fields,
-                repeat=False,
-                wait=seconds(wait or "0s"),
-            )
-        )
+        fields = {"kinds": _core.kind_list(kinds), **arguments(ClaimOptions, options)}
+        wait = seconds(options.get("wait") or "0s")
+        call = Call("POST", path("claim"), self._claim, json=fields, repeat=False, wait=wait)
+        return await self._send(call)
 
     async def wait(self, kinds: str | Sequence[str], wait: Duration) -> None:
         """Waits until a claim may return a job, at most for `wait`. Claims nothing."""
@@ -667,9 +507,9 @@ class AsyncClient:
             Call("POST", kind_path(kind, verb), read, json=fields, repeat=False)
         )
 
-    async def _change_matching(self, kind: str, verb: str, filter: dict[str, Any]) -> BulkChange:
+    async def _change_matching(self, kind: str, verb: str, filter: Filter) -> BulkChange:
         matched = changed = failed = 0
-        fields: dict[str, Any] = {"all": filter}
+        fields: dict[str, Any] = {"all": filter_fields(filter)}
         target = kind_path(kind, verb)
         while True:
             call = Call("POST", target, self._part(BulkChange), json=fields, repeat=False)

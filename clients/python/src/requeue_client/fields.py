@@ -1,67 +1,32 @@
-"""What requests contain: puts, settlements, settings and schedules."""
+"""What requests contain: puts, settlements, settings and schedules, as the API expects them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from datetime import datetime
-from enum import Enum
-from typing import Any, Literal, TypedDict
+import dataclasses
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, Literal
 
 from ._check import check_fields, check_name, check_names
 from .codec import Codec, body_fields
-from .models import ClaimedJob, State
+from .models import (
+    ClaimedJob,
+    Filter,
+    Put,
+    RescheduleOptions,
+    ScheduleFields,
+    SettingsFields,
+)
 from .times import Duration, duration_text, rate_fields, time_text
-
-Mode = Literal["replace", "earliest", "keep", "debounce"]
-"""What a put does to a job that is already pending."""
 
 Order = Literal["id", "time", "newest"]
 """The order of a list: by id, or by time with the earliest or the latest first."""
 
 Receipt = str | ClaimedJob
 """A lease: its receipt, or the claimed job."""
-
-
-class Unchanged(Enum):
-    """The type of `UNCHANGED`."""
-
-    UNCHANGED = "unchanged"
-
-
-UNCHANGED = Unchanged.UNCHANGED
-"""The body of `reschedule` by default: the job keeps the body that it has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """A job to put, for `put_many`."""
-
-    kind: str
-    id: str
-    body: Any = None
-    _: KW_ONLY
-    due: datetime | None = None
-    """The due time, with a time zone; default: now."""
-    delay: Duration | None = None
-    """The delay until the job is due, instead of `due`."""
-    priority: int | None = None
-    """0 (default) to 9: ready jobs with a higher priority are claimed first."""
-    mode: Mode | None = None
-    """What happens if the job is already pending; default: `replace`."""
-    max_wait: Duration | None = None
-    """Required with `debounce`: how long puts can postpone the job."""
-    if_absent: bool = False
-    """Fail with `Exists` if the job exists in any state but done."""
-    if_new: bool = False
-    """Fail with `Exists` if the job exists in any state, including done."""
-    if_generation: int | None = None
-    """Fail with `OtherGeneration` unless this is the newest generation of the job."""
-
-    @property
-    def has_condition(self) -> bool:
-        """Whether the put has a condition, so that repeating it may fail."""
-        return self.if_absent or self.if_new or self.if_generation is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,103 +81,13 @@ Settlement = Ack | Retry | Bury | Requeue | Release | Extend
 """What to do with a lease."""
 
 
-class BackoffFields(TypedDict, total=False):
-    """The backoff of a kind; see `SettingsFields`."""
-
-    base: Duration
-    max: Duration
-    jitter_percent: int
-
-
-class RateFields(TypedDict, total=False):
-    """The rate limit of a kind; see `SettingsFields`."""
-
-    jobs: int
-    per: Duration
-    burst: int
-
-
-class RetentionFields(TypedDict, total=False):
-    """How long dead jobs are kept, and how many."""
-
-    age: Duration
-    count: int
-
-
-# In this form, because `for` is a keyword.
-KeepDoneFields = TypedDict("KeepDoneFields", {"for": Duration, "count": int}, total=False)
-"""How long done jobs are kept, and how many."""
-
-
-class PushFields(TypedDict, total=False):
-    """Where the server sends the jobs of a kind."""
-
-    url: str
-    secrets: Sequence[str] | None
-    headers: Mapping[str, str | None] | None
-    timeout: Duration | None
-    concurrency: int | None
-    format: Literal["plain", "cloudevents"] | None
-
-
-class SettingsFields(TypedDict, total=False):
-    """The settings of a kind that a request contains.
-
-    `set_kind` gives a missing field its default, `change_kind` does not change it.
-    """
-
-    lease: Duration
-    backoff: BackoffFields
-    max_attempts: int
-    concurrency: int | None
-    rate: RateFields | str | None
-    """Also as text, such as `"10/s"` or `"100/1m"`."""
-    ageing: Duration | None
-    paused: bool
-    retention: RetentionFields
-    keep_done: KeepDoneFields | None
-    push: PushFields | None
-
-
-class ScheduleFields(TypedDict, total=False):
-    """The fields of a schedule. Either `cron` or `every` is required.
-
-    With `change_schedule`, a missing field stays, and `None` resets a field to its default.
-    """
-
-    cron: str | None
-    every: Duration | None
-    time_zone: str | None
-    body: Any
-    priority: int | None
-    jitter: Duration | None
-    missed: Literal["one", "skip", "all"] | None
-    catch_up: Duration | None
-    overlap: Literal["none", "allow"] | None
-    paused: bool | None
-    starts_at: datetime | None
-    ends_at: datetime | None
-
-
 def put_fields(put: Put, codec: Codec, within: str = "") -> dict[str, Any]:
     """Returns the object of a put, without its kind and id. `within` is its name in errors."""
     fields = body_fields(put.body, codec)
-    if put.due is not None:
-        fields["due"] = time_text(put.due, f"{within}due")
-    if put.delay is not None:
-        fields["delay"] = duration_text(put.delay, f"{within}delay")
-    if put.priority is not None:
-        fields["priority"] = put.priority
-    if put.mode is not None:
-        fields["mode"] = put.mode
-    if put.max_wait is not None:
-        fields["max_wait"] = duration_text(put.max_wait, f"{within}max_wait")
-    if put.if_absent:
-        fields["if_absent"] = True
-    if put.if_new:
-        fields["if_new"] = True
-    if put.if_generation is not None:
-        fields["if_generation"] = put.if_generation
+    for name, default in _put_options():
+        value = getattr(put, name)
+        if value != default:
+            fields[name] = _writers(Put)[name](f"{within}{name}", value)
     return fields
 
 
@@ -237,30 +112,14 @@ def batch_fields(puts: Iterable[Put], codec: Codec) -> list[dict[str, Any]]:
     return entries
 
 
-def reschedule_fields(
-    codec: Codec,
-    *,
-    due: datetime | None,
-    delay: Duration | None,
-    priority: int | None,
-    body: Any,
-    if_generation: int | None,
-) -> dict[str, Any]:
+def reschedule_fields(change: RescheduleOptions, codec: Codec) -> dict[str, Any]:
     """Returns the object that changes a job."""
-    fields: dict[str, Any] = {}
-    if due is not None:
-        fields["due"] = time_text(due, "due")
-    if delay is not None:
-        fields["delay"] = duration_text(delay, "delay")
-    if priority is not None:
-        fields["priority"] = priority
-    if body is not UNCHANGED:
+    fields = arguments(RescheduleOptions, {**change, "body": None})
+    if "body" in change:
         # A missing body is the one that the job has.
-        fields |= body_fields(body, codec) or {"body_base64": ""}
-    if not fields:
+        fields |= body_fields(change["body"], codec) or {"body_base64": ""}
+    if fields.keys() <= {"if_generation"}:
         raise ValueError("nothing to change: specify due, delay, priority or body")
-    if if_generation is not None:
-        fields["if_generation"] = if_generation
     return fields
 
 
@@ -271,67 +130,35 @@ def settle_fields(settlement: Settlement, codec: Codec) -> dict[str, Any]:
     receipt = getattr(settlement.job, "receipt", settlement.job)
     if not isinstance(receipt, str):
         raise TypeError(f"{settlement.job!r} is not a lease; pass a claimed job or its receipt")
-    fields: dict[str, Any] = {"receipt": receipt}
-    match settlement:
-        case Ack(result=result):
-            fields["how"] = "ack"
-            if result is not None:
-                fields["result"] = body_fields(result, codec)
-        case Retry(error=error, delay=delay):
-            fields["how"] = "retry"
-            if error is not None:
-                fields["error"] = error
-            if delay is not None:
-                fields["delay"] = duration_text(delay, "delay")
-        case Bury(error=error):
-            fields["how"] = "bury"
-            if error is not None:
-                fields["error"] = error
-        case Requeue(delay=delay):
-            fields |= {"how": "requeue", "delay": duration_text(delay, "delay")}
-        case Release():
-            fields["how"] = "release"
-        case Extend(lease=lease):
-            fields["how"] = "extend"
-            if lease is not None:
-                fields["lease"] = duration_text(lease, "lease")
+    fields: dict[str, Any] = {"receipt": receipt, "how": type(settlement).__name__.lower()}
+    if isinstance(settlement, Ack):
+        if settlement.result is not None:
+            fields["result"] = body_fields(settlement.result, codec)
+        return fields
+    cls: Any = type(settlement)
+    for name, write in _writers(cls).items():
+        value = getattr(settlement, name)
+        if name != "job" and (value is not None or isinstance(settlement, Requeue)):
+            fields[name] = write(name, value)
     return fields
 
 
 def settings_fields(settings: SettingsFields) -> dict[str, Any]:
     """Returns the object of settings."""
-    return _object("settings", settings, SettingsFields)
+    return _object(SettingsFields, "settings", settings)
 
 
 def schedule_fields(schedule: ScheduleFields, codec: Codec) -> dict[str, Any]:
     """Returns the object of a schedule."""
-    fields = _object("schedule", schedule, ScheduleFields)
+    fields = _object(ScheduleFields, "schedule", schedule)
     if "body" in fields:
         fields |= body_fields(fields.pop("body"), codec) or {"body": None}
     return fields
 
 
-def filter_fields(
-    *,
-    state: State | None,
-    prefix: str | None,
-    priority: int | None,
-    error: str | None,
-    error_group: str | None,
-    expired: bool | None,
-    died_before: datetime | None,
-) -> dict[str, Any]:
-    """Returns the fields that select jobs, without those that are `None`."""
-    fields = {
-        "state": state,
-        "prefix": prefix,
-        "priority": priority,
-        "error": error,
-        "error_group": error_group,
-        "expired": expired,
-        "died_before": None if died_before is None else time_text(died_before, "died_before"),
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+def filter_fields(filter: Filter) -> dict[str, Any]:
+    """Returns the fields that select jobs."""
+    return arguments(Filter, filter)
 
 
 def id_list(ids: Iterable[str]) -> list[str]:
@@ -339,45 +166,53 @@ def id_list(ids: Iterable[str]) -> list[str]:
     return check_names("ids", ids)
 
 
-_DURATIONS = frozenset(
-    [
-        "lease",
-        "ageing",
-        "base",
-        "max",
-        "per",
-        "age",
-        "for",
-        "timeout",
-        "every",
-        "jitter",
-        "catch_up",
-    ]
-)
-_TIMES = frozenset(["starts_at", "ends_at"])
-_OBJECTS = {
-    "backoff": BackoffFields,
-    "rate": RateFields,
-    "retention": RetentionFields,
-    "keep_done": KeepDoneFields,
-    "push": PushFields,
-}
+def arguments(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a call as fields, without those that are `None`."""
+    writers = _writers(cls)
+    try:
+        check_fields("the call", values, writers)
+    except ValueError as error:
+        raise TypeError(str(error)) from None
+    given = {name: value for name, value in values.items() if value is not None}
+    return {name: writers[name](name, value) for name, value in given.items()}
 
 
-def _object(what: str, values: object, known: Any) -> dict[str, Any]:
-    """Returns settings, or the fields of a schedule, with times and durations as text."""
-    fields: dict[str, Any] = {}
-    for name, value in check_fields(what, values, known.__annotations__).items():
-        if value is None:
-            fields[name] = None
-        elif name in _DURATIONS:
-            fields[name] = duration_text(value, f"{what}.{name}")
-        elif name in _TIMES:
-            fields[name] = time_text(value, f"{what}.{name}")
-        elif name == "rate" and isinstance(value, str):
-            fields[name] = rate_fields(value, f"{what}.{name}")
-        elif name in _OBJECTS:
-            fields[name] = _object(f"{what}.{name}", value, _OBJECTS[name])
-        else:
-            fields[name] = value
-    return fields
+Write = Callable[[str, Any], Any]
+"""Returns a value as the API expects it. The text is its name in errors."""
+
+
+def _object(cls: Any, what: str, values: object) -> dict[str, Any]:
+    """Returns an object of a request. A field that is `None` is reset."""
+    writers = _writers(cls)
+    return {
+        name: None if value is None else writers[name](f"{what}.{name}", value)
+        for name, value in check_fields(what, values, writers).items()
+    }
+
+
+@cache
+def _writers(cls: Any) -> dict[str, Write]:
+    """Returns how the fields of a class are written, by their types."""
+    return {name: _writer(hint) for name, hint in typing.get_type_hints(cls).items()}
+
+
+def _writer(hint: Any) -> Write:
+    types = typing.get_args(hint) or (hint,)
+    for inner in types:
+        if typing.is_typeddict(inner):
+            return lambda what, value: (
+                rate_fields(value, what)
+                if isinstance(value, str) and str in types
+                else _object(inner, what, value)
+            )
+    if timedelta in types:
+        return lambda what, value: duration_text(value, what)
+    if datetime in types:
+        return lambda what, value: time_text(value, what)
+    return lambda what, value: value
+
+
+@cache
+def _put_options() -> list[tuple[str, Any]]:
+    """Returns the names and defaults of the options of a put."""
+    return [(field.name, field.default) for field in dataclasses.fields(Put) if field.kw_only]

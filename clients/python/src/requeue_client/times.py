@@ -8,7 +8,7 @@ another. Both are rejected before a request is sent.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Duration = timedelta | str
@@ -100,13 +100,12 @@ def time_text(value: datetime, field: str = "the time") -> str:
             "datetime.now(timezone.utc), or add one with "
             "value.replace(tzinfo=zoneinfo.ZoneInfo('Europe/Berlin'))"
         )
-    return value.astimezone(timezone.utc).isoformat()
+    return value.astimezone(UTC).isoformat()
 
 
 def parse_time(text: str) -> datetime:
     """Returns the time of a response, such as `2026-12-01T08:00:00.000Z`, in UTC."""
-    # Before Python 3.11, fromisoformat does not know the suffix Z.
-    return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
+    return datetime.fromisoformat(text)
 
 
 def _reject_number(value: object, field: str) -> None:

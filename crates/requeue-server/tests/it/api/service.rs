@@ -8,6 +8,7 @@ use requeue_server::Limits;
 use requeue_server::listen::Options;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::{env, fs};
 
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
@@ -62,6 +63,20 @@ fn the_document_is_valid() {
         let pointer = name.strip_prefix('#').expect("it is in the document");
         assert!(document.pointer(pointer).is_some(), "{name}");
     }
+}
+
+/// The models of the clients and the reference of the HTTP API are generated from the committed document.
+#[test]
+fn the_committed_document_is_what_the_server_returns() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/openapi.json");
+    let served = document();
+    if env::var_os("UPDATE").is_some() {
+        let text = serde_json::to_string_pretty(&served).expect("it is JSON");
+        fs::write(path, text + "\n").expect("it can be written");
+    }
+    let committed = fs::read_to_string(path).expect("it is there");
+    let committed: Value = serde_json::from_str(&committed).expect("it is JSON");
+    assert!(committed == served, "clients/openapi.json is out of date: run scripts/generate");
 }
 
 #[test]
