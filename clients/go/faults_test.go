@@ -39,17 +39,6 @@ func acked(t *testing.T) func(*requeue.Client, string, *record) bool {
 	return func(client *requeue.Client, kind string, _ *record) bool { return isAbsent(t, client, kind, "a") }
 }
 
-func TestAnAckWhoseResponseIsLostIsRepeatedAndNotReportedAsLost(t *testing.T) {
-	t.Parallel()
-	record := settledBy(t, nil, acked(t), loseResponse, loseResponse)
-	if len(record.lostJobs()) != 0 {
-		t.Errorf("lost: %v", record.lostJobs())
-	}
-	if errs := record.requestErrors(); len(errs) == 0 || !errors.Is(errs[0], requeue.ErrOutcomeUnknown) {
-		t.Errorf("errors: %v", errs)
-	}
-}
-
 func TestAnAckThatTheServerRejectsTemporarilyIsRepeated(t *testing.T) {
 	t.Parallel()
 	record := settledBy(t, nil, acked(t), respondBusy, loseRequest, respondForbidden)
@@ -128,44 +117,5 @@ func TestLaterRejectionsAreReportedAndTheClaimRepeated(t *testing.T) {
 	eventually(t, "the second job is done", func() bool { return isAbsent(t, client, kind, "b") })
 	if errs := record.requestErrors(); len(errs) != 1 || !errors.Is(errs[0], requeue.ErrForbidden) {
 		t.Errorf("errors: %v", errs)
-	}
-}
-
-func TestRunningJobsSurviveARestartOfTheServer(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	proxy := startProxy(t, server.url, func(*http.Request) fault { return pass })
-	client, kind := newClient(t, requeue.WithServer(proxy.url)), newKind(t)
-	put(t, client, kind, "a", nil)
-	record := &record{}
-	options := record.options()
-	options.Lease = 24 * time.Second
-	worker := requeue.NewWorker(client, options)
-	started, proceed := make(chan *requeue.Job, 10), make(chan struct{})
-	worker.Handle(kind, func(ctx context.Context, job *requeue.Job) error {
-		started <- job
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-proceed:
-			return nil
-		}
-	})
-	runWorker(t, worker)
-	job := receive(t, "the start", started)
-	server.kill()
-	eventually(t, "the worker notices", func() bool { return len(record.requestErrors()) > 0 })
-	check(t, server.start())
-	proxy.redirect(server.url)
-	eventually(t, "the lease is extended", func() bool {
-		info, err := client.Get(ctx, kind, "a")
-		check(t, err)
-		return info.Lease.EndsAt.After(job.LeaseEndsAt)
-	})
-	close(proceed)
-	eventually(t, "the job is acked", func() bool { return isAbsent(t, client, kind, "a") })
-	put(t, client, kind, "b", nil)
-	if next := receive(t, "the next job", started); next.ID != "b" || len(record.lostJobs()) != 0 {
-		t.Errorf("next %s, lost %v", next.ID, record.lostJobs())
 	}
 }

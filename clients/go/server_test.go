@@ -31,9 +31,6 @@ const patience = time.Minute
 var shared *server
 
 func TestMain(m *testing.M) {
-	if child := os.Getenv("REQUEUE_TEST_CHILD"); child != "" {
-		os.Exit(runChild(child))
-	}
 	os.Exit(runTests(m))
 }
 

@@ -7,33 +7,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"requeue.invalid/requeue"
 )
-
-func TestAJobThatTakesLongerThanItsLeaseRunsOnce(t *testing.T) {
-	t.Parallel()
-	client, kind := newClient(t), newKind(t)
-	put(t, client, kind, "a", nil)
-	const lease = 10 * time.Second
-	var runs atomic.Int64
-	record := &record{}
-	options := record.options()
-	options.Lease = lease
-	worker := requeue.NewWorker(client, options)
-	worker.Handle(kind, func(ctx context.Context, job *requeue.Job) error {
-		runs.Add(1)
-		return sleepFor(ctx, lease+lease/5)
-	})
-	runWorker(t, worker)
-	eventually(t, "the job is acked", func() bool { return isAbsent(t, client, kind, "a") })
-	if runs.Load() != 1 || len(record.lostJobs()) != 0 {
-		t.Errorf("%d runs, lost %v", runs.Load(), record.lostJobs())
-	}
-}
 
 func TestLeasesThatAreDueTogetherAreExtendedInOneRequest(t *testing.T) {
 	t.Parallel()
@@ -64,16 +42,6 @@ func TestLeasesThatAreDueTogetherAreExtendedInOneRequest(t *testing.T) {
 	}
 }
 
-// sleepFor sleeps, unless the context ends.
-func sleepFor(ctx context.Context, duration time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(duration):
-		return nil
-	}
-}
-
 // blocked returns a handler that reports when it starts and runs until it is stopped. It reports why.
 func blocked() (handler requeue.HandlerFunc, started chan *requeue.Job, stopped chan error) {
 	started, stopped = make(chan *requeue.Job, 100), make(chan error, 100)
@@ -83,31 +51,6 @@ func blocked() (handler requeue.HandlerFunc, started chan *requeue.Job, stopped 
 		stopped <- context.Cause(ctx)
 		return ctx.Err()
 	}, started, stopped
-}
-
-func TestAHandlerWhoseJobIsCancelledIsStoppedAndTheJobRemoved(t *testing.T) {
-	t.Parallel()
-	client, kind := newClient(t), newKind(t)
-	put(t, client, kind, "a", nil)
-	record := &record{}
-	options := record.options()
-	options.Lease = 9 * time.Second
-	worker := requeue.NewWorker(client, options)
-	handler, started, stopped := blocked()
-	worker.Handle(kind, handler)
-	runWorker(t, worker)
-	receive(t, "the start", started)
-	outcome, err := client.Cancel(ctx, kind, "a")
-	if err != nil || outcome != requeue.ChangedEnding {
-		t.Fatalf("got %s, %v", outcome, err)
-	}
-	if reason := receive(t, "the stop", stopped); reason != requeue.ErrCancelled {
-		t.Errorf("the reason is %v", reason)
-	}
-	eventually(t, "the job is removed", func() bool { return isAbsent(t, client, kind, "a") })
-	if len(record.lostJobs()) != 0 || len(record.failedAttempts()) != 0 {
-		t.Errorf("lost %v, failed %v", record.lostJobs(), record.failedAttempts())
-	}
 }
 
 func TestAHandlerWhoseLeaseIsLostIsStoppedAndItsResultDiscarded(t *testing.T) {
@@ -146,35 +89,6 @@ func TestALeaseThatIsLostWhenTheJobIsSettledIsReported(t *testing.T) {
 	})
 	runWorker(t, worker)
 	eventually(t, "the job is reported", func() bool { return slices.Equal(record.lostJobs(), []string{"a"}) })
-}
-
-func TestALeaseThatCannotBeExtendedEndsByTheClockOfTheWorker(t *testing.T) {
-	t.Parallel()
-	client, kind := newClient(t), newKind(t)
-	_, err := client.ChangeKind(ctx, kind, requeue.SettingsChange{MaxAttempts: requeue.Set(1)})
-	check(t, err)
-	put(t, client, kind, "a", nil)
-	proxy := startProxy(t, shared.url, func(r *http.Request) fault {
-		if r.URL.Path == "/v1/settle" {
-			return loseRequest
-		}
-		return pass
-	})
-	record := &record{}
-	options := record.options()
-	options.Lease = time.Second
-	worker := requeue.NewWorker(newClient(t, requeue.WithServer(proxy.url)), options)
-	handler, started, stopped := blocked()
-	worker.Handle(kind, handler)
-	runWorker(t, worker)
-	receive(t, "the start", started)
-	if reason := receive(t, "the stop", stopped); reason != requeue.ErrLeaseLost {
-		t.Errorf("the reason is %v", reason)
-	}
-	eventually(t, "the job is reported", func() bool { return slices.Equal(record.lostJobs(), []string{"a"}) })
-	if len(record.requestErrors()) == 0 {
-		t.Error("the failed extensions were not reported")
-	}
 }
 
 func TestAHandlerThatTimesOutIsRetriedWhenItHasReturned(t *testing.T) {

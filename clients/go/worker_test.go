@@ -97,29 +97,6 @@ func TestFailuresAreRetriedAndEndInTheDeadLetterQueue(t *testing.T) {
 	})
 }
 
-func TestARequeuedJobRunsAgainWithoutAFailure(t *testing.T) {
-	t.Parallel()
-	client, kind := newClient(t), newKind(t)
-	put(t, client, kind, "a", nil)
-	var runs atomic.Int64
-	record := &record{}
-	worker := requeue.NewWorker(client, record.options())
-	worker.Handle(kind, func(_ context.Context, job *requeue.Job) error {
-		if job.Attempt != 1 {
-			t.Errorf("attempt %d", job.Attempt)
-		}
-		if runs.Add(1) < 3 {
-			return fmt.Errorf("not yet: %w", requeue.RequeueAfter(time.Millisecond))
-		}
-		return nil
-	})
-	runWorker(t, worker)
-	eventually(t, "the job is done", func() bool { return runs.Load() == 3 && isAbsent(t, client, kind, "a") })
-	if failures := record.failedAttempts(); len(failures) != 0 {
-		t.Errorf("got %v", failures)
-	}
-}
-
 func TestABodyThatCannotBeDecodedIsBuriedWithAReason(t *testing.T) {
 	t.Parallel()
 	client, kind := newClient(t), newKind(t)

@@ -104,6 +104,7 @@ def in_thread(job: Job) -> Any:
 
 async def on_loop(job: Job) -> Any:
     steps = work(job)
+    told = False
     while True:
         try:
             next(steps)
@@ -112,7 +113,10 @@ async def on_loop(job: Job) -> Any:
         try:
             await asyncio.sleep(POLL)
         except asyncio.CancelledError:
-            emit("stopped", id=job.id, why=job.stop_reason)
+            # The end of the event loop cancels a handler that continues a second time.
+            if not told:
+                emit("stopped", id=job.id, why=job.stop_reason)
+            told = True
             if not is_stubborn(job):
                 raise
 

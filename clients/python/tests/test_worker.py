@@ -6,18 +6,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import Any
 
 import pytest
-from support import LIMIT, Proxy, until
+from support import LIMIT, until
 
 from requeue_client import (
     Client,
     GiveUp,
     Job,
     Put,
-    RequeueAfter,
     RequeueError,
     RetryAfter,
     StoredJob,
@@ -183,19 +181,6 @@ def test_the_job_has_what_the_claim_returned(start: Start, client: Client, kind:
     until(lambda: [w for w in client.workers() if w.name == f"w-{kind}"])
 
 
-def test_a_result_is_kept_with_the_done_job(start: Start, client: Client, kind: str) -> None:
-    client.change_kind(kind, {"keep_done": {}})
-    client.put(kind, "a")
-    run = start()
-    run.job(kind, lambda job: {"sent": 1})
-    run.start()
-    until(lambda: client.get(kind, "a").state == "done")
-    done = client.get(kind, "a").done
-    assert done is not None
-    assert done.result is not None
-    assert done.result.body == {"sent": 1}
-
-
 def test_an_exception_retries_the_job_with_its_type_and_message(
     start: Start, client: Client, kind: str
 ) -> None:
@@ -213,25 +198,6 @@ def test_an_exception_retries_the_job_with_its_type_and_message(
     job = only_job(client, kind)
     assert (job.state, job.attempts) == ("waiting", 1)
     assert job.failures[0].error == "ValueError: " + "x" * (2048 - len("ValueError: "))
-
-
-def test_a_job_whose_attempts_are_used_up_is_dead(start: Start, client: Client, kind: str) -> None:
-    client.set_kind(kind, {"max_attempts": 2, "backoff": {"base": "1ms", "max": "1ms"}})
-    client.put(kind, "a")
-    run = start()
-
-    def handle(job: Job) -> None:
-        raise RuntimeError(f"attempt {job.attempt}")
-
-    run.job(kind, handle)
-    run.start()
-    until(lambda: run.has("dead"))
-    assert run.events == [
-        ("failed", "a", "attempt 1", "retry"),
-        ("failed", "a", "attempt 2", "dead"),
-        ("dead", "a"),
-    ]
-    assert only_job(client, kind).state == "dead"
 
 
 def test_exceptions_that_are_no_errors_fail_the_job_only(
@@ -266,37 +232,6 @@ def test_retry_after_determines_the_delay(start: Start, client: Client, kind: st
     job = only_job(client, kind)
     assert (job.due - job.updated_at).total_seconds() == pytest.approx(7200, abs=1)
     assert job.failures[0].error == "OSError: no route"
-
-
-def test_give_up_buries_the_job(start: Start, client: Client, kind: str) -> None:
-    client.put(kind, "a")
-    run = start()
-
-    def handle(job: Job) -> None:
-        raise GiveUp("no such address")
-
-    run.job(kind, handle)
-    run.start()
-    until(lambda: run.has("dead", "a"))
-    job = only_job(client, kind)
-    assert (job.state, job.failures[0].error) == ("dead", "no such address")
-
-
-def test_requeue_after_runs_the_job_again_without_counting_an_attempt(
-    start: Start, client: Client, kind: str
-) -> None:
-    client.put(kind, "a", {"of": "it"})
-    run = start()
-
-    def handle(job: Job) -> None:
-        run.add("ran", job.attempt, job.body)
-        if len(run.events) < 3:
-            raise RequeueAfter("1ms")
-
-    run.job(kind, handle)
-    run.start()
-    until(lambda: is_gone(client, kind))
-    assert run.events == [("ran", 1, {"of": "it"})] * 3
 
 
 def test_a_settlement_that_the_server_rejects_is_a_failure(
@@ -356,37 +291,6 @@ def test_a_body_that_cannot_be_decoded_buries_the_job(
     until(lambda: run.has("ran", "bad"))
 
 
-def test_a_lease_is_extended_while_the_handler_runs(
-    start: Start, client: Client, kind: str
-) -> None:
-    client.put_many([Put(kind, "a"), Put(kind, "b")])
-    run = start(lease="6s", grace="0s")
-    block_until_stopped(run, kind)
-    run.start()
-    until(lambda: run.has("start", "a") and run.has("start", "b"))
-    first = lease_ends(client, kind)
-    until(lambda: all(a < b for a, b in zip(first, lease_ends(client, kind), strict=True)))
-    assert run.shutdown() == 2
-
-
-def lease_ends(client: Client, kind: str) -> list[datetime]:
-    return [job.lease.ends_at for job in client.list(kind) if job.lease is not None]
-
-
-def test_a_cancelled_job_is_stopped_and_removed(start: Start, client: Client, kind: str) -> None:
-    client.put(kind, "a")
-    run = start(lease="4s")
-    block_until_stopped(run, kind)
-    run.start()
-    until(lambda: run.has("start", "a"))
-    client.cancel(kind, "a")
-    until(lambda: run.has("stopped", "a", "cancelled"))
-    until(lambda: is_gone(client, kind))
-    assert run.shutdown() == 0
-    assert not run.has("lost")
-    assert not run.has("failed")
-
-
 def test_a_handler_whose_lease_is_lost_is_stopped_and_not_settled(
     start: Start, client: Client, kind: str
 ) -> None:
@@ -413,87 +317,6 @@ def run_receipt(run: Run) -> str:
     return running.job.receipt
 
 
-def test_a_handler_is_stopped_when_its_lease_cannot_be_extended(
-    start: Start, client: Client, kind: str, proxy: Proxy
-) -> None:
-    client.put(kind, "a")
-    run = start(proxy.url, lease="600ms")
-    block_until_stopped(run, kind)
-    run.start()
-    until(lambda: run.has("start", "a"))
-    proxy.swallow_requests = True
-    until(lambda: run.has("stopped", "a", "lease-lost"))
-    assert run.has("lost", "a")
-    proxy.swallow_requests = False
-
-
-def test_a_handler_that_takes_too_long_is_stopped_and_retried(
-    start: Start, client: Client, kind: str
-) -> None:
-    client.put(kind, "a")
-    run = start()
-    block_until_stopped(run, kind, timeout="50ms")
-    run.start()
-    until(lambda: run.has("stopped", "a", "timeout"))
-    until(lambda: run.has("failed", "a"))
-    error = only_job(client, kind).failures[0].error or ""
-    assert error.startswith("TimeoutError: ")
-
-
-def test_a_settlement_is_repeated_if_its_response_is_lost(
-    start: Start, client: Client, kind: str, proxy: Proxy
-) -> None:
-    client.put(kind, "a")
-    run = start(proxy.url)
-
-    def handle(job: Job) -> None:
-        proxy.drop_responses = True
-        run.add("ran", job.attempt)
-
-    run.job(kind, handle)
-    run.start()
-    until(lambda: proxy.count("POST /v1/settle") >= 2)
-    proxy.drop_responses = False
-    until(lambda: is_gone(client, kind))
-    assert run.shutdown() == 0
-    # The first settlement was executed, so the second finds no lease: that is no loss.
-    assert not run.has("lost")
-    assert run.events.count(("ran", 1)) == 1
-
-
-def test_a_settlement_is_repeated_until_the_server_is_back(start: Start, kind: str) -> None:
-    with Server() as server:
-        server.client.put(kind, "a")
-        run = start(server.url)
-
-        def handle(job: Job) -> None:
-            server.kill()
-            run.add("ran", job.attempt)
-
-        run.job(kind, handle)
-        run.start()
-        until(lambda: run.has("error"))
-        server.start()
-        until(lambda: is_gone(server.client, kind))
-        assert run.shutdown() == 0
-        assert run.events.count(("ran", 1)) == 1
-        assert not run.has("lost")
-
-
-def test_claims_are_repeated_when_the_server_is_back(start: Start, kind: str) -> None:
-    with Server() as server:
-        run = start(server.url)
-        run.job(kind, lambda job: run.add("ran", job.id))
-        run.start()
-        until(lambda: server.client.stats().waiting_claims > 0)
-        server.kill()
-        until(lambda: run.has("error"))
-        server.start()
-        server.client.put(kind, "a")
-        until(lambda: run.has("ran", "a"))
-        assert run.shutdown() == 0
-
-
 def test_the_worker_starts_before_the_server(start: Start, kind: str) -> None:
     with Server() as server:
         server.kill()
@@ -517,82 +340,6 @@ def test_a_first_claim_that_is_rejected_ends_the_worker(
         run.start()
         until(lambda: run.error)
         assert isinstance(run.error, Unauthorized)
-
-
-def test_a_shutdown_waits_for_running_handlers(
-    start: Start, client: Client, kind: str, mode: str
-) -> None:
-    client.put(kind, "a")
-    run = start(concurrency=1)
-    release = threading.Event()
-
-    def in_thread(job: Job) -> None:
-        run.add("start", job.id)
-        release.wait(LIMIT)
-
-    async def on_loop(job: Job) -> None:
-        await asyncio.to_thread(in_thread, job)
-
-    run.worker.job(kind)(in_thread if mode == "threads" else on_loop)
-    run.start()
-    until(lambda: run.has("start", "a"))
-    client.put(kind, "b")
-    run.worker.shutdown()
-    release.set()
-    assert run.finish() == 0
-    assert [job.id for job in client.list(kind)] == ["b"]
-    assert client.get(kind, "b").attempts == 0
-
-
-def test_after_the_grace_period_handlers_are_stopped_and_retried(
-    start: Start, client: Client, kind: str
-) -> None:
-    client.put(kind, "a")
-    run = start(grace="50ms")
-    block_until_stopped(run, kind)
-    run.start()
-    until(lambda: run.has("start", "a"))
-    assert run.shutdown() == 1
-    assert run.has("stopped", "a", "shutdown")
-    job = only_job(client, kind)
-    assert (job.state, job.attempts) == ("ready", 1)
-    assert job.failures[0].error == "the worker was shut down"
-
-
-def test_a_second_shutdown_stops_handlers(start: Start, client: Client, kind: str) -> None:
-    client.put(kind, "a")
-    run = start(grace="1000s")
-    block_until_stopped(run, kind)
-    run.start()
-    until(lambda: run.has("start", "a"))
-    run.worker.shutdown()
-    assert run.shutdown() == 1
-    assert only_job(client, kind).state == "ready"
-
-
-def test_a_handler_that_returns_after_it_was_stopped_is_settled_as_usual(
-    start: Start, client: Client, kind: str, mode: str
-) -> None:
-    client.put(kind, "a")
-    run = start(grace="0s")
-
-    def in_thread(job: Job) -> None:
-        run.add("start", job.id)
-        until(lambda: job.stopped)
-
-    async def on_loop(job: Job) -> None:
-        run.add("start", job.id)
-        try:
-            await asyncio.sleep(1000)
-        except asyncio.CancelledError:
-            return
-
-    run.worker.job(kind)(in_thread if mode == "threads" else on_loop)
-    run.start()
-    until(lambda: run.has("start", "a"))
-    assert run.shutdown() == 1
-    assert is_gone(client, kind)
-    assert not run.has("failed")
 
 
 def test_a_worker_can_run_again(start: Start, client: Client, kind: str) -> None:

@@ -7,7 +7,6 @@ import {
   type Duration,
   GiveUp,
   type Job,
-  JobStopped,
   RequeueAfter,
   RetryAfter,
   Worker,
@@ -83,26 +82,6 @@ describe("a job whose handler", () => {
     assert.deepEqual(events, { failures: [], dead: [], lost: [], errors: [] });
   });
 
-  test("throws is retried, and is dead when its attempts are used up", async (t) => {
-    const kind = uniqueKind("throws");
-    await client.setKind(kind, { maxAttempts: 2, backoff: { base: "1ms", max: "1ms" } });
-    await client.put(kind, "1", null);
-    class MailboxFull extends Error {}
-    const { events } = start(t, kind, () => {
-      throw new MailboxFull("of ann");
-    });
-    await until("the job is dead", () => events.dead.length > 0);
-    assert.deepEqual(events.failures, [
-      ["1", "of ann", "retry"],
-      ["1", "of ann", "dead"],
-    ]);
-    const job = await client.get(kind, "1");
-    assert.deepEqual(
-      [job.state, job.failures.map(({ error }) => error)],
-      ["dead", ["MailboxFull: of ann", "MailboxFull: of ann"]],
-    );
-  });
-
   test("throws anything at all is retried, and does not disturb the worker", async (t) => {
     const kind = uniqueKind("anything");
     const values = [null, undefined, "text", Symbol("symbol"), 7n, Object.create(null), "\ud800", "x".repeat(5000)];
@@ -143,21 +122,6 @@ describe("a job whose handler", () => {
     const dead = await client.get(kind, "give-up");
     assert.deepEqual([dead.state, dead.failures[0]?.error], ["dead", "no such address"]);
     assert.deepEqual(events.dead, ["give-up"]);
-  });
-
-  test("times out is stopped and retried", async (t) => {
-    const kind = uniqueKind("timeout");
-    await client.put(kind, "1", null);
-    let why: unknown;
-    const handler = async ({ attempt, signal }: Job) => {
-      if (attempt > 1) return;
-      await sleep(600_000, undefined, { signal }).catch(() => (why = signal.reason));
-    };
-    await client.setKind(kind, { backoff: { base: "1ms", max: "1ms" } });
-    const { events } = start(t, kind, handler, { timeout: "100ms" });
-    await until("the second attempt succeeds", async () => !(await exists(kind, "1")));
-    assert.ok(why instanceof JobStopped && why.why === "timeout");
-    assert.deepEqual(events.failures, [["1", "the handler timed out", "retry"]]);
   });
 
   test("has a timeout of months is not stopped immediately", async (t) => {
