@@ -41,6 +41,17 @@ MEMBERS = {
 ''',
 }
 
+JOB_FIELDS = '''
+
+class JobFields:
+    """The fields of a claimed job."""
+
+    __slots__ = ("_claimed",)
+
+    def __init__(self, claimed: ClaimedJob) -> None:
+        self._claimed = claimed
+'''
+
 CLAIM_RESPONSE = '''
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +109,7 @@ class Python:
         for schema in self.responses:
             text += self._response(schema)
             if schema == "ClaimedJob":
-                text += CLAIM_RESPONSE
+                text += self._job_fields(schema) + CLAIM_RESPONSE
         for schema in self.requests:
             text += self._request(schema)
             if schema == PUT.schema:
@@ -122,6 +133,15 @@ class Python:
                 hint = self._type(field.type) + (" | None" if field.nullable else "")
                 text += self._line(field, hint, self._renamed(field, default))
         return text + (BODY_PROPERTY if is_body else "") + MEMBERS.get(name, "")
+
+    def _job_fields(self, schema: str) -> str:
+        text = JOB_FIELDS
+        for field in self.document.model(schema):
+            if self._is_kept(field) and field.type.name != "body":
+                hint = self._type(field.type) + (" | None" if field.nullable else "")
+                text += f"\n    @property\n    def {field.name}(self) -> {hint}:\n"
+                text += self._docstring(field.text, "        ") + f"        return self._claimed.{field.name}\n"
+        return text
 
     def _request(self, schema: str) -> str:
         name = self._request_name(schema)

@@ -118,8 +118,8 @@ class Document:
         schema, nullable = _without_null(json)
         text = flat(schema.get("description") or json.get("description", ""))
         type = self.type(name, schema)
-        # A missing number is 0, and a missing list is empty, but there is no empty time.
-        nullable = nullable or type.name == "any" or (type.name == "time" and not required)
+        # A missing number is 0, and a missing list is empty, but there is no empty time or object.
+        nullable = nullable or (not required and type.name in ("any", "time", "duration", "object", "map"))
         return Field(name, type, text, required, nullable, tuple(_bounds(schema)))
 
     def type(self, name: str, schema: Json) -> Type:

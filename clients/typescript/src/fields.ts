@@ -4,7 +4,7 @@
  * field is not set.
  */
 
-import { checkObject, show, unknownField } from "./check.js";
+import { checkJson, checkObject, show, unknownField } from "./check.js";
 import { snake } from "./read.js";
 import { checkDuration, checkRate, checkTime, type Duration, type RateText, type Time } from "./time.js";
 
@@ -54,6 +54,12 @@ export function whole(field: string, value: number): number {
 export function flag(field: string, value: boolean): boolean {
   if (typeof value === "boolean") return value;
   throw new TypeError(`${field} is ${show(value)}; it must be true or false`);
+}
+
+/** Any JSON. */
+export function json(field: string, value: unknown): unknown {
+  checkJson(field, value);
+  return value;
 }
 
 /** One of the given texts. */

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Literal
 
-from .models import ClaimedJob
+from .models import ClaimedJob, JobFields
 from .times import Duration, duration_text
 
 StopReason = Literal["shutdown", "timeout", "cancelled", "lease-lost"]
@@ -53,13 +52,13 @@ class RequeueAfter(Exception):
         self.delay = delay
 
 
-class Job:
+class Job(JobFields):
     """A job that a worker runs."""
 
-    __slots__ = ("_claimed", "_reason", "body")
+    __slots__ = ("_reason", "body")
 
     def __init__(self, claimed: ClaimedJob, body: Any) -> None:
-        self._claimed = claimed
+        super().__init__(claimed)
         self._reason: StopReason | None = None
         self.body: Any = body
         """The decoded body, as the type of `Worker.job` if it has one; `None` if it is empty."""
@@ -68,57 +67,9 @@ class Job:
         return f"<Job {self.kind}/{self.id}, attempt {self.attempt}>"
 
     @property
-    def kind(self) -> str:
-        """The kind."""
-        return self._claimed.kind
-
-    @property
-    def id(self) -> str:
-        """The id, which is unique within the kind."""
-        return self._claimed.id
-
-    @property
-    def attempt(self) -> int:
-        """1, plus one for each failure."""
-        return self._claimed.attempt
-
-    @property
-    def generation(self) -> int:
-        """The number of the put that created this version of the job."""
-        return self._claimed.generation
-
-    @property
-    def fence(self) -> int:
-        """A fencing token, which increases with every lease of the kind.
-
-        Pass it to the systems that you write to, and reject writes with a lower one there.
-        """
-        return self._claimed.fence
-
-    @property
-    def due(self) -> datetime:
-        """The time at which the job was due."""
-        return self._claimed.due
-
-    @property
-    def created_at(self) -> datetime:
-        """The time of the first put of the job."""
-        return self._claimed.created_at
-
-    @property
-    def priority(self) -> int:
-        """The priority, 0 to 9."""
-        return self._claimed.priority
-
-    @property
     def content_type(self) -> str:
         """The content type of the body."""
         return self._claimed.content.content_type
-
-    @property
-    def receipt(self) -> str:
-        """The receipt of the lease. The worker settles the job: you rarely need it."""
-        return self._claimed.receipt
 
     @property
     def idempotency_key(self) -> str:

@@ -109,6 +109,68 @@ class ClaimedJob:
         return f"{self.kind}/{self.id}/{self.generation}"
 
 
+class JobFields:
+    """The fields of a claimed job."""
+
+    __slots__ = ("_claimed",)
+
+    def __init__(self, claimed: ClaimedJob) -> None:
+        self._claimed = claimed
+
+    @property
+    def receipt(self) -> str:
+        """The receipt, which proves the lease. It is opaque: send it back unchanged to settle the
+        job."""
+        return self._claimed.receipt
+
+    @property
+    def kind(self) -> str:
+        """The kind of the job."""
+        return self._claimed.kind
+
+    @property
+    def id(self) -> str:
+        """The id of the job."""
+        return self._claimed.id
+
+    @property
+    def due(self) -> datetime:
+        """The time at which the job was due."""
+        return self._claimed.due
+
+    @property
+    def generation(self) -> int:
+        """The generation: the number of the put that created this version of the job."""
+        return self._claimed.generation
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt: 1, plus the number of failures since the attempts were last
+        reset."""
+        return self._claimed.attempt
+
+    @property
+    def lease_ends_at(self) -> datetime:
+        """The time at which the lease expires unless it is extended."""
+        return self._claimed.lease_ends_at
+
+    @property
+    def created_at(self) -> datetime:
+        """The time of the first put of this job."""
+        return self._claimed.created_at
+
+    @property
+    def fence(self) -> int:
+        """The fencing token, which increases with every lease of the kind. Pass it to the systems
+        that you write to, and reject writes with a lower one there."""
+        return self._claimed.fence
+
+    @property
+    def priority(self) -> int:
+        """The priority, 0 to 9; left out if it is 0."""
+        return self._claimed.priority
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The response to a claim."""
