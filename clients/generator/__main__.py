@@ -1,7 +1,7 @@
 """Writes what is generated from the OpenAPI document: the models of the clients, and the reference of the HTTP API.
 
-    scripts/generate            writes the files
-    scripts/generate --check    fails if one of them is out of date
+scripts/generate            writes the files
+scripts/generate --check    fails if one of them is out of date
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def main() -> int:
 def formatted(value: Any, key: str = "", indent: str = "") -> str:
     """Returns the document with a line per field, parameter and response, so that a change is a line, too."""
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
-    is_branch = isinstance(value, dict) and any(name in value for name in ("properties", "operationId", "openapi", "info"))
+    is_branch = isinstance(value, dict) and any(
+        name in value for name in ("properties", "operationId", "openapi", "info")
+    )
     if key not in BRANCHES and not is_branch and not key.startswith("/"):
         return json.dumps(value, ensure_ascii=False, sort_keys=True)
     lines = []

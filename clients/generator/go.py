@@ -19,7 +19,10 @@ import (
 )
 """
 
-CONSTANTS = {name: name for name in ("Missed", "Overlap", "State")} | {"ChangeResult": "Changed", "SettleResult": "Settled"}
+CONSTANTS = {name: name for name in ("Missed", "Overlap", "State")} | {
+    "ChangeResult": "Changed",
+    "SettleResult": "Settled",
+}
 """The prefixes of the constants of enums; default: none."""
 
 ERR = ["\t// The problem of this entry of a batch, or nil.", '\tErr error `json:"-"`']
@@ -65,7 +68,12 @@ class Go:
         self.enum_names = names(ENUMS, "go")
 
     def source(self) -> str:
-        text = HEAD
+        text = HEAD + "\n// The problems that the server reports.\nconst (\n"
+        for name, title, status in self.document.problems():
+            text += (
+                f'\t// {title[0].upper()}{title[1:]} (status {status}).\n\tErr{camel(name)} ProblemName = "{name}"\n'
+            )
+        text += ")\n"
         for enum in sorted(self.document.enums(self.responses + self.requests) + MORE_ENUMS):
             text += self._enum(enum)
         for schema in self.responses:
@@ -73,7 +81,9 @@ class Go:
         for schema in self.requests:
             if not self._is_flattened(schema):
                 name = self.request_names.get(schema, schema)
-                text += self._request(schema, name, schema in (PUT.schema, CLAIM.schema, FILTER.schema) or name == schema)
+                text += self._request(
+                    schema, name, schema in (PUT.schema, CLAIM.schema, FILTER.schema) or name == schema
+                )
         return text + self._request(SCHEDULE.schema, "Schedule", True)
 
     def _enum(self, enum: str) -> str:
@@ -100,21 +110,23 @@ class Go:
         """Returns the method that reads what encoding/json does not know: a body, a result, and durations."""
         of = name[0].lower()
         wires = {"duration": "wireDuration", "result": "wireBody"}
-        lines = [(camel(field.name), f"*{wires[field.type.name]}", field) for field in fields if field.type.name in wires]
+        lines = [
+            (camel(field.name), f"*{wires[field.type.name]}", field) for field in fields if field.type.name in wires
+        ]
         has_body = any(field.type.name == "body" for field in fields)
         if not lines and not has_body:
             return ""
-        widths = [max((len(line[n]) for line in lines), default=0) for n in (0, 1)]
+        wire = aligned("".join(f'\t{a} {b} `json:"{field.name}"`\n' for a, b, field in lines))
         text = f"\n// UnmarshalJSON reads a response.\nfunc ({of} *{name}) UnmarshalJSON(data []byte) error {{\n"
         text += (RATE_AS_TEXT if name == "Rate" else "") + f"\ttype plain {name}\n\twire := struct {{\n\t\t*plain\n"
         text += "\t\twireBody\n" if has_body else ""
-        text += "".join(f'\t\t{a:{widths[0]}} {b:{widths[1]}} `json:"{field.name}"`\n' for a, b, field in lines)
+        text += "".join(f"\t{line}\n" for line in wire.splitlines())
         values = [f"plain: (*plain)({of})"]
         values += [f"{a}: (*wireDuration)(&{of}.{a})" for a, b, _ in lines if b == "*wireDuration"]
         text += f"\t}}{{{', '.join(values)}}}\n\terr := json.Unmarshal(data, &wire)\n"
         text += f"\tif err == nil {{\n\t\t{of}.Body, err = wire.decode()\n\t}}\n" if has_body else ""
-        for member, wire, _ in lines:
-            if wire == "*wireBody":
+        for member, hint, _ in lines:
+            if hint == "*wireBody":
                 text += f"\tif err == nil && wire.{member} != nil {{\n\t\t{of}.{member} = &Body{{}}\n"
                 text += f"\t\t*{of}.{member}, err = wire.{member}.decode()\n\t}}\n"
         return text + "\treturn err\n}\n"
@@ -142,7 +154,9 @@ class Go:
         before = "".join(f"\t{within} := changes{{}}\n" for within in nested)
         after = "".join(f'\taddGiven(to, "{within}", {within}, asIs)\n' for within in nested)
         struct = f"\n{self._head(name, schema)}type {name} struct {{\n{aligned(text)}}}\n" if not is_shared else ""
-        head = f"\n// addTo adds the fields that are set, except for the body.\nfunc ({of} {name}) addTo(to changes) {{\n"
+        head = (
+            f"\n// addTo adds the fields that are set, except for the body.\nfunc ({of} {name}) addTo(to changes) {{\n"
+        )
         return struct + head + before + written + after + "}\n"
 
     def _entries(self, field: Field) -> list[Entry]:
@@ -213,7 +227,7 @@ class Go:
 def camel(name: str) -> str:
     """Returns `lease_ends_at` as `LeaseEndsAt`."""
     parts = name.replace("-", "_").split("_")
-    return "".join(part.upper() if part in ("id", "url") else part.capitalize() for part in parts)
+    return "".join(part.upper() if part in ("id", "json", "url") else part.capitalize() for part in parts)
 
 
 def aligned(text: str) -> str:
@@ -221,9 +235,9 @@ def aligned(text: str) -> str:
     lines, block = list[str](), list[list[str]]()
 
     def end() -> None:
-        widths = [max(map(len, column)) for column in zip(*block)]
+        widths = [max(map(len, column)) for column in zip(*block, strict=True)]
         for row in block:
-            cells = [f"{cell:{width}}" for cell, width in zip(row, widths)]
+            cells = [f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)]
             lines.append("\t" + " ".join(cells).rstrip())
         block.clear()
 

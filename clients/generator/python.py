@@ -221,7 +221,7 @@ class Python:
         return f' = field({given}metadata={{"name": "{field.name}"}})'
 
     def _is_kept(self, field: Field) -> bool:
-        return field.name not in LEFT_OUT and not (field.name == "content_type")
+        return field.name not in LEFT_OUT and field.name != "content_type"
 
     def _docstring(self, text: str, indent: str) -> str:
         if not text:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from schema import Document, Field, Json, Type, flat
 
@@ -59,8 +58,7 @@ class Reference:
         while done < len(self.linked):
             objects += self._object(self.linked[done])
             done += 1
-        rows = re.findall(r"- `/v1/problems/([a-z-]+)`: (.*?) \(status (\d+)\)", self.document.schemas["ProblemType"]["description"])
-        problems = "".join(f"| `{name}` | {status} | {title} |\n" for name, title, status in rows)
+        problems = "".join(f"| `{name}` | {status} | {title} |\n" for name, title, status in self.document.problems())
         return text + "\n## Objects\n" + objects + PROBLEMS + problems
 
     def _operation(self, method: str, path: str, operation: Json) -> str:
@@ -76,7 +74,7 @@ class Reference:
         if body := operation.get("requestBody"):
             text += f"\nRequest: {self._content(body['content'])}\n"
         for status, response in operation["responses"].items():
-            if status.startswith("2") or len(response.get("content", {})) and not status.endswith("XX"):
+            if status.startswith("2") or ("content" in response and not status.endswith("XX")):
                 content = self._content(response["content"]) + ". " if "content" in response else ""
                 text += f"\nResponse {status}: {content}{flat(response['description'])}\n"
         return text
@@ -124,7 +122,7 @@ class Reference:
         return text
 
     def _type(self, type: Type) -> str:
-        simple: dict[str, Any] = {"int": "integer", "bool": "boolean", "any": "any JSON"}
+        simple = {"int": "integer", "bool": "boolean", "any": "any JSON"}
         match type.name:
             case "list":
                 return f"list of {self._type(type.of or type)}"

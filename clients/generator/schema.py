@@ -85,13 +85,18 @@ class Document:
         types = (field.type.of or field.type for schema in schemas for field in self.model(schema))
         return sorted({type.schema for type in types if type.name == "enum"})
 
+    def problems(self) -> list[tuple[str, str, str]]:
+        """Returns the name, the title and the status of each problem."""
+        text = self.schemas["ProblemType"]["description"]
+        return re.findall(r"- `/v1/problems/([a-z-]+)`: (.*?) \(status (\d+)\)", text)
+
     def has_null(self, schema: str, field: Field) -> bool:
         """Returns whether null has a meaning of its own in a request: then the document says which."""
         return field.nullable and ("`null`" in field.text or "`null`" in self.text(schema))
 
     def values(self, schema: str) -> list[str]:
         """Returns the values of an enum."""
-        return self.schemas[schema]["enum"]
+        return list(self.schemas[schema]["enum"])
 
     def fields(self, schema: str) -> list[Field]:
         """Returns the fields of an object: first those that are required, in their order."""
@@ -118,6 +123,8 @@ class Document:
         schema, nullable = _without_null(json)
         text = flat(schema.get("description") or json.get("description", ""))
         type = self.type(name, schema)
+        # The server sends all fields that have a default. Only the usual one, such as 0, may be left out.
+        required = required or (json.get("default") is not None and type.name in ("text", "time", "duration", "object"))
         # A missing number is 0, and a missing list is empty, but there is no empty time or object.
         nullable = nullable or (not required and type.name in ("any", "time", "duration", "object", "map"))
         return Field(name, type, text, required, nullable, tuple(_bounds(schema)))
@@ -160,8 +167,9 @@ class Document:
 
 
 FORMATS = {"time": "time", "date-time": "time", "duration": "duration"}
-_DURATIONS = "lease delay wait max_wait base max age for per timeout every jitter catch_up ageing span step last".split()
-_TIMES = "due next next_times at since until throttled_until oldest_ready died_before from".split()
+_DURATIONS = {"lease", "delay", "wait", "max_wait", "base", "max", "age", "for", "per", "timeout", "every", "jitter"}
+_DURATIONS |= {"catch_up", "ageing", "span", "step", "last"}
+_TIMES = {"due", "next", "next_times", "at", "since", "until", "throttled_until", "oldest_ready", "died_before", "from"}
 
 
 def _format(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from models import CLAIM, ENUMS, FILTER, LEFT_OUT, MORE_ENUMS, PUT, REQUESTS, RESCHEDULE, RESPONSES, SCHEDULE, names
+from models import CLAIM, ENUMS, FILTER, LEFT_OUT, MORE_ENUMS, PUT, REQUESTS, RESCHEDULE, RESPONSES, names
 from schema import Document, Field, Type
 from text import camel, client_text, says_more, table, wrapped
 
@@ -26,7 +26,10 @@ CONTENT_TYPE = "  /** Stores a body that is a string or a `Uint8Array` as it is,
 
 BODY = "  /** A value that the codec encodes. `undefined` is an empty body, or in a change the present one. */\n"
 
-KEY = "  /** `kind/id/generation`, which is the same for every attempt at one put. */\n  readonly idempotencyKey: string;\n"
+KEY = """\
+  /** `kind/id/generation`, which is the same for every attempt at one put. */
+  readonly idempotencyKey: string;
+"""
 READ_KEY = "idempotencyKey: (_, __, job) => `${job.kind}/${job.id}/${job.generation}`"
 
 SETTINGS = {"Settings", "Backoff", "Rate", "Retention", "KeepDone", "Push"}
@@ -51,7 +54,9 @@ class TypeScript:
         self.enum_names = names(ENUMS, "typescript")
 
     def module(self) -> str:
-        text = ""
+        text = "\n/** The names of all problems that the server reports, as in `/v1/problems/NAME`. */\n"
+        text += "export const PROBLEMS = [\n"
+        text += table([json.dumps(name) for name, _, _ in self.document.problems()]) + "] as const;\n"
         for enum in sorted(self.document.enums(self.responses + self.requests) + MORE_ENUMS):
             values = " | ".join(json.dumps(value) for value in self.document.values(enum))
             text += "\n" + self._comment(self.document.text(enum), "")
@@ -62,7 +67,7 @@ class TypeScript:
 
     def _import(self, module: str, text: str) -> str:
         used = [name for name in IMPORTS[module].split() if re.search(rf"[:(=] ?{name}[<,()]", text)]
-        return f"import {{ {', '.join(used)} }} from \"./{module}.js\";\n"
+        return f'import {{ {", ".join(used)} }} from "./{module}.js";\n'
 
     def _response(self, schema: str) -> str:
         name = self._name(schema)
@@ -71,7 +76,9 @@ class TypeScript:
         text += f"export interface {self._generic(schema, ' = unknown')} {{\n"
         for field in fields:
             absent = self._absent(schema, field)
-            hint = self._type(field.type) + (f" | {absent}" if absent and field.nullable and field.type.name != "body" else "")
+            hint = self._type(field.type) + (
+                f" | {absent}" if absent and field.nullable and field.type.name != "body" else ""
+            )
             comment = self._comment(field.text, "  ", absent) if says_more(field.text) else ""
             text += comment + f"  readonly {camel(field.name)}{'' if absent else '?'}: {hint};\n"
         text += (KEY if schema == "ClaimedJob" else "") + "}\n"
@@ -100,7 +107,7 @@ class TypeScript:
                 writer = self._writer(field.type)
                 written.append(f"{camel(field.name)}: " + (f"nullable({writer})" if with_null else writer))
         text += "}\n"
-        of = f"Omit<{name}, \"body\" | \"contentType\">" if len(written) < len(fields) else name
+        of = f'Omit<{name}, "body" | "contentType">' if len(written) < len(fields) else name
         text += f"\n/** @internal */\nexport const write{name}: Fields<{of}> = {{\n"
         return text + table(written) + "};\n"
 

@@ -7,6 +7,58 @@ import (
 	"time"
 )
 
+// The problems that the server reports.
+const (
+	// Malformed request (status 400).
+	ErrMalformed ProblemName = "malformed"
+	// Invalid request (status 422).
+	ErrInvalid ProblemName = "invalid"
+	// Authentication required (status 401).
+	ErrUnauthorized ProblemName = "unauthorized"
+	// Permission denied (status 403).
+	ErrForbidden ProblemName = "forbidden"
+	// Path not found (status 404).
+	ErrNoSuchPath ProblemName = "no-such-path"
+	// Method not allowed (status 405).
+	ErrWrongMethod ProblemName = "wrong-method"
+	// Not found (status 404).
+	ErrAbsent ProblemName = "absent"
+	// Job already exists (status 409).
+	ErrExists ProblemName = "exists"
+	// Generation conflict (status 409).
+	ErrOtherGeneration ProblemName = "other-generation"
+	// Lease lost (status 409).
+	ErrLeaseLost ProblemName = "lease-lost"
+	// Job is leased (status 409).
+	ErrLeased ProblemName = "leased"
+	// Job is done (status 409).
+	ErrDone ProblemName = "done"
+	// Job is not dead (status 409).
+	ErrNotDead ProblemName = "not-dead"
+	// Operation not enabled (status 409).
+	ErrNotAllowed ProblemName = "not-allowed"
+	// Kind is reserved (status 409).
+	ErrReserved ProblemName = "reserved"
+	// Kind is pushed (status 409).
+	ErrPushed ProblemName = "pushed"
+	// Request timeout (status 408).
+	ErrTooSlow ProblemName = "too-slow"
+	// Request too large (status 413).
+	ErrTooLarge ProblemName = "too-large"
+	// Unsupported media type (status 415).
+	ErrNotJSON ProblemName = "not-json"
+	// Too many requests in flight (status 503).
+	ErrBusy ProblemName = "busy"
+	// Server shutting down (status 503).
+	ErrStopping ProblemName = "stopping"
+	// Store unavailable (status 503).
+	ErrUnavailable ProblemName = "unavailable"
+	// Outcome unknown (status 504).
+	ErrUnknown ProblemName = "unknown"
+	// Internal error (status 500).
+	ErrBug ProblemName = "bug"
+)
+
 // ChangeOutcome: what a change did: removed: the job was removed; ending: the job is leased and will be
 // removed when its lease ends; ready: the job is now due; revived: the job was dead and is pending again;
 // updated: the job was rescheduled; coalesced: the job is leased, and its successor was rescheduled; other: a

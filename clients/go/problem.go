@@ -19,59 +19,6 @@ type ProblemName string
 // Error returns the name.
 func (n ProblemName) Error() string { return "requeue: " + string(n) }
 
-// The problems that the server reports.
-const (
-	// ErrMalformed: the request is not valid JSON, lacks a required field, or has an unknown one.
-	ErrMalformed ProblemName = "malformed"
-	// ErrUnauthorized: the request has no valid token.
-	ErrUnauthorized ProblemName = "unauthorized"
-	// ErrForbidden: the token is read-only, or the server does not accept this host name.
-	ErrForbidden ProblemName = "forbidden"
-	// ErrNoSuchPath: no resource has this path, for example because the server is older.
-	ErrNoSuchPath ProblemName = "no-such-path"
-	// ErrAbsent: the job or schedule does not exist.
-	ErrAbsent ProblemName = "absent"
-	// ErrWrongMethod: the path does not support this method.
-	ErrWrongMethod ProblemName = "wrong-method"
-	// ErrTooSlow: the request arrived too slowly. Nothing was done.
-	ErrTooSlow ProblemName = "too-slow"
-	// ErrExists: a put with IfAbsent or IfNew, and the job exists.
-	ErrExists ProblemName = "exists"
-	// ErrOtherGeneration: a put with IfGeneration, and the job has another generation or does not exist.
-	ErrOtherGeneration ProblemName = "other-generation"
-	// ErrLeaseLost: the receipt no longer leases a job. Stop working on it, and do not undo completed
-	// work. It is also the cause of the context of a handler whose lease was lost.
-	ErrLeaseLost ProblemName = "lease-lost"
-	// ErrLeased: a worker is running the job, and it has no successor that could be made due.
-	ErrLeased ProblemName = "leased"
-	// ErrDone: the job is done, and its body is no longer there.
-	ErrDone ProblemName = "done"
-	// ErrNotDead: only a dead job can be revived.
-	ErrNotDead ProblemName = "not-dead"
-	// ErrNotAllowed: the server must be started with the option that the detail names.
-	ErrNotAllowed ProblemName = "not-allowed"
-	// ErrReserved: the server uses the kind for itself.
-	ErrReserved ProblemName = "reserved"
-	// ErrPushed: the server sends the jobs of this kind to a URL, so workers cannot claim them.
-	ErrPushed ProblemName = "pushed"
-	// ErrTooLarge: the request exceeds a limit of its size.
-	ErrTooLarge ProblemName = "too-large"
-	// ErrNotJSON: the content type of the request is not JSON.
-	ErrNotJSON ProblemName = "not-json"
-	// ErrInvalid: the value of a field is invalid. [Problem].Field names it.
-	ErrInvalid ProblemName = "invalid"
-	// ErrBug: the server failed unexpectedly. The outcome is unknown.
-	ErrBug ProblemName = "bug"
-	// ErrBusy: too many requests are in flight. Nothing was done.
-	ErrBusy ProblemName = "busy"
-	// ErrStopping: the server is shutting down. Nothing was done.
-	ErrStopping ProblemName = "stopping"
-	// ErrUnavailable: the store is unavailable. Nothing was done.
-	ErrUnavailable ProblemName = "unavailable"
-	// ErrUnknown: the store did not respond in time. The outcome is unknown.
-	ErrUnknown ProblemName = "unknown"
-)
-
 // The classes of errors that do not mean that the request was rejected.
 var (
 	// ErrNotDone matches errors after which it is certain that nothing was done: status 503 and 408,

@@ -2,11 +2,8 @@ package requeue_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -249,53 +246,5 @@ func TestAResponseThatIsNotFromTheServerIsAProblemWithoutAName(t *testing.T) {
 	_, err = client.Stats(ctx)
 	if !errors.Is(err, requeue.ErrNoSuchPath) {
 		t.Errorf("the error is %v", err)
-	}
-}
-
-// problems are all sentinel errors.
-var problems = []requeue.ProblemName{
-	requeue.ErrMalformed, requeue.ErrUnauthorized, requeue.ErrForbidden, requeue.ErrNoSuchPath, requeue.ErrAbsent,
-	requeue.ErrWrongMethod, requeue.ErrTooSlow, requeue.ErrExists, requeue.ErrOtherGeneration, requeue.ErrLeaseLost,
-	requeue.ErrLeased, requeue.ErrDone, requeue.ErrNotDead, requeue.ErrNotAllowed, requeue.ErrReserved, requeue.ErrPushed,
-	requeue.ErrTooLarge, requeue.ErrNotJSON, requeue.ErrInvalid, requeue.ErrBug, requeue.ErrBusy, requeue.ErrStopping,
-	requeue.ErrUnavailable, requeue.ErrUnknown,
-}
-
-func TestTheServerExplainsEverySentinelError(t *testing.T) {
-	t.Parallel()
-	for _, problem := range problems {
-		response, err := http.Get(shared.url + "/v1/problems/" + string(problem))
-		check(t, err)
-		response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Errorf("%s: status %d", problem, response.StatusCode)
-		}
-	}
-}
-
-func TestEveryProblemOfTheOpenAPIDocumentHasASentinelError(t *testing.T) {
-	t.Parallel()
-	response, err := http.Get(shared.url + "/v1/openapi.json")
-	check(t, err)
-	defer response.Body.Close()
-	var document struct {
-		Components struct {
-			Schemas map[string]struct{ Enum []string }
-		}
-	}
-	check(t, json.NewDecoder(response.Body).Decode(&document))
-	schema, listed := document.Components.Schemas["ProblemType"]
-	if !listed {
-		t.Skip("the document of this server does not list its problems")
-	}
-	var served []requeue.ProblemName
-	for _, uri := range schema.Enum {
-		served = append(served, requeue.ProblemName(strings.TrimPrefix(uri, "/v1/problems/")))
-	}
-	known := slices.Clone(problems)
-	slices.Sort(known)
-	slices.Sort(served)
-	if !slices.Equal(known, served) {
-		t.Errorf("the client knows %v,\nthe server has %v", known, served)
 	}
 }

@@ -7,38 +7,10 @@
  */
 
 import { show } from "./check.js";
-import type { PutResult } from "./models.js";
+import type { PROBLEMS, PutResult } from "./models.js";
 
 /** What is known about a request that failed. `partial`: see `BatchError`. */
 export type Outcome = "rejected" | "not-done" | "unknown" | "partial";
-
-/** The names of all problems that the server reports, as in `/v1/problems/NAME`. */
-export const PROBLEMS = [
-  "malformed",
-  "unauthorized",
-  "forbidden",
-  "no-such-path",
-  "absent",
-  "wrong-method",
-  "too-slow",
-  "exists",
-  "other-generation",
-  "lease-lost",
-  "leased",
-  "done",
-  "not-dead",
-  "not-allowed",
-  "reserved",
-  "pushed",
-  "too-large",
-  "not-json",
-  "invalid",
-  "bug",
-  "busy",
-  "stopping",
-  "unavailable",
-  "unknown",
-] as const;
 
 /** The name of a problem. A newer server may report others, so it can be any string. */
 export type ProblemName = (typeof PROBLEMS)[number] | (string & {});

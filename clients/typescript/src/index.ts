@@ -8,10 +8,10 @@ export {
   type Outcome,
   ProblemError,
   type ProblemName,
-  PROBLEMS,
   RequeueError,
 } from "./errors.js";
 export type { AnyKinds, Claimed, ClaimOptions, KindName, ListFilter, PutEntry, PutOptions, Reschedule } from "./jobs.js";
+export { PROBLEMS } from "./models.js";
 export type {
   Backoff,
   ChangedJobs,

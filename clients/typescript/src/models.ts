@@ -5,6 +5,13 @@ import { as, content, date, list, maybe, optional, or, orNull, reader, result } 
 import type { Fields } from "./fields.js";
 import type { Duration, RateText, Time } from "./time.js";
 
+/** The names of all problems that the server reports, as in `/v1/problems/NAME`. */
+export const PROBLEMS = [
+  "malformed", "invalid", "unauthorized", "forbidden", "no-such-path", "wrong-method", "absent", "exists",
+  "other-generation", "lease-lost", "leased", "done", "not-dead", "not-allowed", "reserved", "pushed", "too-slow",
+  "too-large", "not-json", "busy", "stopping", "unavailable", "unknown", "bug",
+] as const;
+
 /**
  * What a change did: `removed`: the job was removed; `ending`: the job is leased and will be removed when its lease
  * ends; `ready`: the job is now due; `revived`: the job was dead and is pending again; `updated`: the job was
@@ -478,7 +485,7 @@ export interface Trouble {
 
 /** @internal */
 export const readTrouble = reader<Trouble>({
-  detail: or(""), kind: maybe(as), name: or(""), oldestReady: maybe(date), worker: maybe(as),
+  detail: as, kind: maybe(as), name: as, oldestReady: maybe(date), worker: maybe(as),
 });
 
 /** The job counts of a kind. */
@@ -598,12 +605,12 @@ export interface NodeProblem {
   /** The name of the problem, such as `disk_full`. */
   readonly name: string;
   /** When it was first seen. */
-  readonly since: Date | undefined;
+  readonly since: Date;
 }
 
 /** @internal */
 export const readNodeProblem = reader<NodeProblem>({
-  detail: maybe(as), name: or(""), since: maybe(date),
+  detail: maybe(as), name: as, since: date,
 });
 
 /** Statistics of the service. */
@@ -634,7 +641,7 @@ export interface Stats {
 /** @internal */
 export const readStats = reader<Stats>({
   dead: or(0), done: or(0), kinds: or(0), leased: or(0), pending: or(0), problems: list(readNodeProblem), ready: or(0),
-  trouble: list(readTrouble), uptimeSeconds: or(0), version: or(""), waitingClaims: or(0),
+  trouble: list(readTrouble), uptimeSeconds: or(0), version: as, waitingClaims: or(0),
 });
 
 /** A worker, as this node has seen it. */

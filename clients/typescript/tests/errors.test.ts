@@ -10,7 +10,6 @@ import {
   type Duration,
   milliseconds,
   ProblemError,
-  PROBLEMS,
   RequeueError,
 } from "requeue-client";
 import { Proxy, type Scope, Server, uniqueKind } from "./server.js";
@@ -62,12 +61,6 @@ describe("errors", () => {
       },
     );
     assert.match(error.message, /the delay is/);
-  });
-
-  test("have the names of all problems that the server knows", async () => {
-    const document = await (await fetch(`${server.url}/v1/openapi.json`)).text();
-    const names = [...document.matchAll(/"\/v1\/problems\/([a-z-]+)"/g)].map(([, name]) => name);
-    assert.deepEqual([...PROBLEMS].sort(), names.sort());
   });
 
   test("of an invalid token are rejected", async (t) => {

@@ -479,14 +479,14 @@ class Trouble:
     """A kind or a worker that needs attention. A kind is listed once, with the first of these names
     that applies."""
 
-    detail: str = ""
-    kind: str | None = None
-    """The kind. Absent for `leases_expire`."""
-    name: str = ""
+    detail: str
+    name: str
     """What is wrong. `not_delivered`: the webhook of the kind cannot be used. `circuit_open`: the
     target of the webhook cannot be reached, and jobs wait for it. `leases_expire`: at least three
     leases of the worker have expired since it last settled one. `late`: the oldest job of a kind
     that is not paused has been ready for at least five minutes."""
+    kind: str | None = None
+    """The kind. Absent for `leases_expire`."""
     oldest_ready: datetime | None = None
     """When the oldest ready job of the kind was due. Absent if no job is ready."""
     worker: str | None = None
@@ -596,18 +596,19 @@ class Upcoming:
 class NodeProblem:
     """A problem of a node: of its store, or of a background task."""
 
+    name: str
+    """The name of the problem, such as `disk_full`."""
+    since: datetime
+    """When it was first seen."""
     detail: str | None = None
     """What happened, and what helps. `/readyz` omits it."""
-    name: str = ""
-    """The name of the problem, such as `disk_full`."""
-    since: datetime | None = None
-    """When it was first seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
     """Statistics of the service."""
 
+    version: str
     dead: int = 0
     done: int = 0
     """Number of done jobs that are kept."""
@@ -625,7 +626,6 @@ class Stats:
     serious first. Absent if there are none."""
     uptime_seconds: int = 0
     """Seconds since this node was started."""
-    version: str = ""
     waiting_claims: int = 0
     """Number of requests that wait for work at this node. One for more than 16 kinds counts as
     several."""
