@@ -8,7 +8,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -60,6 +60,12 @@ class Call(Generic[T]):
     def changes(self) -> bool:
         """Whether the request may change something."""
         return self.method != "GET"
+
+    def after(self, cursor: str) -> Call[T]:
+        """Returns the request for what follows a cursor."""
+        if self.json is None:
+            return replace(self, query={**self.query, "after": cursor})
+        return replace(self, json={**self.json, "after": cursor})
 
     def request(self, server: str, headers: httpx.Headers, timeout: httpx.Timeout) -> httpx.Request:
         """Returns the request. A client's `build_request` would merge defaults that are not set."""

@@ -221,14 +221,10 @@ class AsyncClient:
         if order is not None:
             fields["order"] = order
         fields["limit"] = page_size
-        while True:
-            call = Call("GET", kind_path(kind, "jobs"), self._page, query=query(fields))
-            jobs, cursor = await self._send(call)
+        call = Call("GET", kind_path(kind, "jobs"), self._page, query=query(fields))
+        async for jobs in self._pages(call):
             for job in jobs:
                 yield job
-            if cursor is None:
-                return
-            fields["after"] = cursor
 
     async def count(self, kind: str, **filter: Unpack[Filter]) -> int:
         """Returns how many jobs `list` returns with this filter.
@@ -236,15 +232,9 @@ class AsyncClient:
         With a filter other than `state`, the server examines all jobs of the kind, 10,000 at a
         time.
         """
-        fields = filter_fields(filter)
-        total = 0
-        while True:
-            call = Call("GET", kind_path(kind, "count"), _counted, query=query(fields))
-            matched, cursor = await self._send(call)
-            total += matched
-            if cursor is None:
-                return total
-            fields["after"] = cursor
+        fields = query(filter_fields(filter))
+        call = Call("GET", kind_path(kind, "count"), _counted, query=fields)
+        return sum([matched async for matched in self._pages(call)])
 
     async def error_groups(self, kind: str) -> ErrorGroups:
         """Groups the dead jobs of a kind by their last error, the largest group first.
@@ -252,15 +242,8 @@ class AsyncClient:
         Errors that differ only in numbers and ids are in the same group. Select the jobs of a group
         with `error_group`, or with `expired` if it has no error.
         """
-        pages: list[ErrorGroups] = []
-        fields: dict[str, str] = {}
-        while True:
-            call = Call("GET", kind_path(kind, "errors"), self._part(ErrorGroups), query=fields)
-            page, cursor = await self._send(call)
-            pages.append(page)
-            if cursor is None:
-                return merged(pages)
-            fields = {"after": cursor}
+        call = Call("GET", kind_path(kind, "errors"), self._part(ErrorGroups))
+        return merged([page async for page in self._pages(call)])
 
     async def cancel(self, kind: str, id: str) -> ChangeResult:
         """Cancels a job: it is `removed`, or `ending` if a worker is running it.
@@ -390,21 +373,16 @@ class AsyncClient:
 
     async def delete_kind(self, kind: str) -> KindDeleted:
         """Removes the schedules, jobs and settings of a kind."""
-        removed, ending, fields = 0, 0, dict[str, str]()
-        while True:
-            call = Call(
-                "DELETE", kind_path(kind), self._part(KindDeleted), query=fields, repeat=False
-            )
-            try:
-                page, cursor = await self._send(call)
-            except RequeueError as error:
-                _core.raise_if_partial(error, removed + ending, "removed")
-                raise
-            removed += page.removed
-            ending += page.ending
-            if cursor is None:
-                return KindDeleted(removed, ending)
-            fields["after"] = cursor
+        removed = ending = 0
+        call = Call("DELETE", kind_path(kind), self._part(KindDeleted), repeat=False)
+        try:
+            async for page in self._pages(call):
+                removed += page.removed
+                ending += page.ending
+        except RequeueError as error:
+            _core.raise_if_partial(error, removed + ending, "removed")
+            raise
+        return KindDeleted(removed, ending)
 
     async def set_schedule(self, kind: str, id: str, schedule: ScheduleFields) -> Schedule:
         """Creates or replaces a schedule. If its times are the same, its next run stays."""
@@ -434,16 +412,8 @@ class AsyncClient:
 
     async def all_schedules(self) -> Schedules:
         """Returns the schedules of all kinds, sorted by kind and id."""
-        schedules: Schedules = []
-        fields: dict[str, str] = {}
-        while True:
-            page, cursor = await self._send(
-                Call("GET", path("schedules"), self._schedule_page, query=fields)
-            )
-            schedules += page
-            if cursor is None:
-                return schedules
-            fields = {"after": cursor}
+        call = Call("GET", path("schedules"), self._schedule_page)
+        return [schedule async for page in self._pages(call) for schedule in page]
 
     async def delete_schedule(self, kind: str, id: str) -> None:
         """Removes a schedule; its jobs stay. Raises `Absent` if there is none."""
@@ -509,21 +479,18 @@ class AsyncClient:
 
     async def _change_matching(self, kind: str, verb: str, filter: Filter) -> BulkChange:
         matched = changed = failed = 0
-        fields: dict[str, Any] = {"all": filter_fields(filter)}
+        fields = {"all": filter_fields(filter)}
         target = kind_path(kind, verb)
-        while True:
-            call = Call("POST", target, self._part(BulkChange), json=fields, repeat=False)
-            try:
-                page, cursor = await self._send(call)
-            except RequeueError as error:
-                _core.raise_if_partial(error, changed, "changed")
-                raise
-            matched += page.matched
-            changed += page.changed
-            failed += page.failed
-            if cursor is None:
-                return BulkChange(matched, changed, failed)
-            fields["after"] = cursor
+        call = Call("POST", target, self._part(BulkChange), json=fields, repeat=False)
+        try:
+            async for page in self._pages(call):
+                matched += page.matched
+                changed += page.changed
+                failed += page.failed
+        except RequeueError as error:
+            _core.raise_if_partial(error, changed, "changed")
+            raise
+        return BulkChange(matched, changed, failed)
 
     def _claim(self, data: Any) -> Claim:
         return Claim(
@@ -552,6 +519,15 @@ class AsyncClient:
 
     def _only_entry(self, cls: type[T]) -> Callable[[Any], T]:
         return lambda data: decode(cls, _raise_error(data["results"][0]), self._codec)
+
+    async def _pages(self, call: Call[tuple[T, str | None]]) -> AsyncIterator[T]:
+        """Sends a request, and again with the cursor of each response that has one."""
+        while True:
+            part, cursor = await self._send(call)
+            yield part
+            if cursor is None:
+                return
+            call = call.after(cursor)
 
     async def _send(self, call: Call[T]) -> T:
         """Sends a request until it is done, or until it must not be repeated any more."""

@@ -220,13 +220,9 @@ class Client:
         if order is not None:
             fields["order"] = order
         fields["limit"] = page_size
-        while True:
-            call = Call("GET", kind_path(kind, "jobs"), self._page, query=query(fields))
-            jobs, cursor = self._send(call)
+        call = Call("GET", kind_path(kind, "jobs"), self._page, query=query(fields))
+        for jobs in self._pages(call):
             yield from jobs
-            if cursor is None:
-                return
-            fields["after"] = cursor
 
     def count(self, kind: str, **filter: Unpack[Filter]) -> int:
         """Returns how many jobs `list` returns with this filter.
@@ -234,15 +230,9 @@ class Client:
         With a filter other than `state`, the server examines all jobs of the kind, 10,000 at a
         time.
         """
-        fields = filter_fields(filter)
-        total = 0
-        while True:
-            call = Call("GET", kind_path(kind, "count"), _counted, query=query(fields))
-            matched, cursor = self._send(call)
-            total += matched
-            if cursor is None:
-                return total
-            fields["after"] = cursor
+        fields = query(filter_fields(filter))
+        call = Call("GET", kind_path(kind, "count"), _counted, query=fields)
+        return sum(self._pages(call))
 
     def error_groups(self, kind: str) -> ErrorGroups:
         """Groups the dead jobs of a kind by their last error, the largest group first.
@@ -250,15 +240,8 @@ class Client:
         Errors that differ only in numbers and ids are in the same group. Select the jobs of a group
         with `error_group`, or with `expired` if it has no error.
         """
-        pages: list[ErrorGroups] = []
-        fields: dict[str, str] = {}
-        while True:
-            call = Call("GET", kind_path(kind, "errors"), self._part(ErrorGroups), query=fields)
-            page, cursor = self._send(call)
-            pages.append(page)
-            if cursor is None:
-                return merged(pages)
-            fields = {"after": cursor}
+        call = Call("GET", kind_path(kind, "errors"), self._part(ErrorGroups))
+        return merged(self._pages(call))
 
     def cancel(self, kind: str, id: str) -> ChangeResult:
         """Cancels a job: it is `removed`, or `ending` if a worker is running it.
@@ -388,21 +371,16 @@ class Client:
 
     def delete_kind(self, kind: str) -> KindDeleted:
         """Removes the schedules, jobs and settings of a kind."""
-        removed, ending, fields = 0, 0, dict[str, str]()
-        while True:
-            call = Call(
-                "DELETE", kind_path(kind), self._part(KindDeleted), query=fields, repeat=False
-            )
-            try:
-                page, cursor = self._send(call)
-            except RequeueError as error:
-                _core.raise_if_partial(error, removed + ending, "removed")
-                raise
-            removed += page.removed
-            ending += page.ending
-            if cursor is None:
-                return KindDeleted(removed, ending)
-            fields["after"] = cursor
+        removed = ending = 0
+        call = Call("DELETE", kind_path(kind), self._part(KindDeleted), repeat=False)
+        try:
+            for page in self._pages(call):
+                removed += page.removed
+                ending += page.ending
+        except RequeueError as error:
+            _core.raise_if_partial(error, removed + ending, "removed")
+            raise
+        return KindDeleted(removed, ending)
 
     def set_schedule(self, kind: str, id: str, schedule: ScheduleFields) -> Schedule:
         """Creates or replaces a schedule. If its times are the same, its next run stays."""
@@ -432,16 +410,8 @@ class Client:
 
     def all_schedules(self) -> Schedules:
         """Returns the schedules of all kinds, sorted by kind and id."""
-        schedules: Schedules = []
-        fields: dict[str, str] = {}
-        while True:
-            page, cursor = self._send(
-                Call("GET", path("schedules"), self._schedule_page, query=fields)
-            )
-            schedules += page
-            if cursor is None:
-                return schedules
-            fields = {"after": cursor}
+        call = Call("GET", path("schedules"), self._schedule_page)
+        return [schedule for page in self._pages(call) for schedule in page]
 
     def delete_schedule(self, kind: str, id: str) -> None:
         """Removes a schedule; its jobs stay. Raises `Absent` if there is none."""
@@ -507,21 +477,18 @@ class Client:
 
     def _change_matching(self, kind: str, verb: str, filter: Filter) -> BulkChange:
         matched = changed = failed = 0
-        fields: dict[str, Any] = {"all": filter_fields(filter)}
+        fields = {"all": filter_fields(filter)}
         target = kind_path(kind, verb)
-        while True:
-            call = Call("POST", target, self._part(BulkChange), json=fields, repeat=False)
-            try:
-                page, cursor = self._send(call)
-            except RequeueError as error:
-                _core.raise_if_partial(error, changed, "changed")
-                raise
-            matched += page.matched
-            changed += page.changed
-            failed += page.failed
-            if cursor is None:
-                return BulkChange(matched, changed, failed)
-            fields["after"] = cursor
+        call = Call("POST", target, self._part(BulkChange), json=fields, repeat=False)
+        try:
+            for page in self._pages(call):
+                matched += page.matched
+                changed += page.changed
+                failed += page.failed
+        except RequeueError as error:
+            _core.raise_if_partial(error, changed, "changed")
+            raise
+        return BulkChange(matched, changed, failed)
 
     def _claim(self, data: Any) -> Claim:
         return Claim(
@@ -550,6 +517,15 @@ class Client:
 
     def _only_entry(self, cls: type[T]) -> Callable[[Any], T]:
         return lambda data: decode(cls, _raise_error(data["results"][0]), self._codec)
+
+    def _pages(self, call: Call[tuple[T, str | None]]) -> Iterator[T]:
+        """Sends a request, and again with the cursor of each response that has one."""
+        while True:
+            part, cursor = self._send(call)
+            yield part
+            if cursor is None:
+                return
+            call = call.after(cursor)
 
     def _send(self, call: Call[T]) -> T:
         """Sends a request until it is done, or until it must not be repeated any more."""
