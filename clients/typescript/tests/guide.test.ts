@@ -14,7 +14,8 @@ const server = await Server.start({ after });
 test("the programs of docs/typescript.md run", async (t) => {
   const page = readFileSync(new URL("../typescript.md", import.meta.url), "utf8");
   const programs = [...page.matchAll(/```js\n\/\/ ([\w.]+\.js)\n(.*?)```/gs)].map(([, name, code]) => {
-    const file = fileURLToPath(new URL(name!, import.meta.url));
+    // Another run of the tests may use this directory at the same time, with another store.
+    const file = fileURLToPath(new URL(`${process.pid}-${name}`, import.meta.url));
     writeFileSync(file, code!);
     return [name, file] as const;
   });
