@@ -377,6 +377,10 @@ impl StoreArgs {
         if error.mentions("expired") || error.mentions("not valid yet") {
             return "renew the certificate of the server, or correct the clock".to_owned();
         }
+        if error.mentions("certificate of a CA") {
+            let how = "openssl req -x509 -addext basicConstraints=critical,CA:FALSE";
+            return format!("create a certificate of the server, for example with {how}");
+        }
         match self.ca_file() {
             None => "trust the CA that signed the certificate, or a self-signed certificate \
                      itself: --ca-file FILE"

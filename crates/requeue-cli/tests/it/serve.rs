@@ -346,29 +346,36 @@ fn certificate(dir: &Dir, constraints: &str) {
 
 #[test]
 fn it_uses_tls_with_a_certificate() {
-    // The second is what `openssl req -x509` makes by default.
-    for constraints in ["basicConstraints=critical,CA:FALSE", "basicConstraints=critical,CA:TRUE"] {
-        let dir = Dir::new();
-        certificate(&dir, constraints);
-        let server = Server::start(&dir, &["--tls-cert", "cert", "--tls-key", "key"]);
-        assert!(server.url.starts_with("https://"), "{}", server.url);
-        let done = dir.run(&["stats", "--server", &server.url]).code(4);
-        done.complains("certificate").complains("hint: trust").complains("--ca-file");
-        dir.run(&["stats", "--server", &server.url, "--ca-file", "cert"]).ok();
-        let with = |file: &str| {
-            let mut command = dir.command(&["stats", "--server", &server.url]);
-            command.env("REQUEUE_CA_FILE", file).output().expect("it starts").status.code()
-        };
-        assert_eq!([with("cert"), with(""), with("absent")], [Some(0), Some(4), Some(2)]);
-        let other = server.url.replace("127.0.0.1", "localhost");
-        let done = dir.run(&["stats", "--server", &other, "--ca-file", "cert"]).code(4);
-        done.complains("not valid for name").complains("hint: use a host name");
-        let stranger = Dir::new();
-        certificate(&stranger, constraints);
-        let file = stranger.path("cert").display().to_string();
-        let done = dir.run(&["stats", "--server", &server.url, "--ca-file", &file]).code(4);
-        done.complains("hint:").complains("contains neither the certificate of the server");
-    }
+    let dir = Dir::new();
+    certificate(&dir, "basicConstraints=critical,CA:FALSE");
+    let server = Server::start(&dir, &["--tls-cert", "cert", "--tls-key", "key"]);
+    assert!(server.url.starts_with("https://"), "{}", server.url);
+    let done = dir.run(&["stats", "--server", &server.url]).code(4);
+    done.complains("certificate").complains("hint: trust").complains("--ca-file");
+    dir.run(&["stats", "--server", &server.url, "--ca-file", "cert"]).ok();
+    let with = |file: &str| {
+        let mut command = dir.command(&["stats", "--server", &server.url]);
+        command.env("REQUEUE_CA_FILE", file).output().expect("it starts").status.code()
+    };
+    assert_eq!([with("cert"), with(""), with("absent")], [Some(0), Some(4), Some(2)]);
+    let other = server.url.replace("127.0.0.1", "localhost");
+    let done = dir.run(&["stats", "--server", &other, "--ca-file", "cert"]).code(4);
+    done.complains("not valid for name").complains("hint: use a host name");
+    let stranger = Dir::new();
+    certificate(&stranger, "basicConstraints=critical,CA:FALSE");
+    let file = stranger.path("cert").display().to_string();
+    let done = dir.run(&["stats", "--server", &server.url, "--ca-file", &file]).code(4);
+    done.complains("hint:").complains("contains neither the certificate of the server");
+}
+
+/// `openssl req -x509` makes such a certificate by default.
+#[test]
+fn a_server_with_the_certificate_of_a_ca_is_rejected_with_a_hint() {
+    let dir = Dir::new();
+    certificate(&dir, "basicConstraints=critical,CA:TRUE");
+    let server = Server::start(&dir, &["--tls-cert", "cert", "--tls-key", "key"]);
+    let done = dir.run(&["stats", "--server", &server.url, "--ca-file", "cert"]).code(4);
+    done.complains("it is the certificate of a CA").complains("hint: ").complains("CA:FALSE");
 }
 
 /// Whether a process handles SIGTERM, SIGINT and SIGHUP, which it does before it listens.

@@ -22,7 +22,7 @@ pub struct Options {
     /// The token to send, if the server requires one. Default: none.
     pub token: Option<Secret>,
     /// A PEM file with certificates to trust in addition to those of the system, for example for a
-    /// server with a self-signed certificate. Default: none.
+    /// server with a self-signed certificate (created with `CA:FALSE`). Default: none.
     pub ca_file: Option<PathBuf>,
     /// The timeout of opening a connection, including DNS lookup and TLS handshake. At most 1 hour.
     /// Default: 5 s.

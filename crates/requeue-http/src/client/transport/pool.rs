@@ -140,7 +140,9 @@ impl Pool {
 /// Replaces an error of webpki that rustls shows only as a value of its own.
 fn plain(reason: &str) -> String {
     let known = "Other(OtherError(CaUsedAsEndEntity))";
-    reason.replace(known, "it is the certificate of a CA, and is not itself trusted")
+    let hint = "it is the certificate of a CA: sign one for the server with it, or create it with \
+                basicConstraints=CA:FALSE";
+    reason.replace(known, hint)
 }
 
 async fn handshake(
