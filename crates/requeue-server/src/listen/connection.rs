@@ -2,15 +2,14 @@
 
 use super::body_memory::BodyMemory;
 use super::connection_state::{ConnectionState, IdlePhase, TimeoutReason, TrackedStream};
-use super::later::{ParkingSlot, WaitingRequest};
+use super::later::{Slot, WaitingRequest};
 use super::self_wake::SelfWaking;
-use super::service::{RequestService, ResponseBody};
+use super::service::RequestService;
 use super::{Options, Shutdown, Tls};
 use crate::requests::Endpoint;
-use axum::http::{HeaderValue, Response, header};
+use axum::http::{HeaderValue, header};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -87,25 +86,29 @@ impl ConnectionContext {
         state: &Arc<ConnectionState>,
     ) {
         let mut stream = TrackedStream::new(stream, state.clone());
-        let mut resumed = None;
+        let resumed = Slot::new(None);
         loop {
-            let parking = ParkingSlot::default();
             let service = RequestService {
                 endpoint: self.endpoint.clone(),
                 state: state.clone(),
                 options: self.options.clone(),
                 body_memory: self.body_memory.clone(),
-                parking: parking.clone(),
-                resumed: Cell::new(resumed.take()),
+                waiting: Slot::new(None),
+                resumed: resumed.clone(),
             };
-            // Boxed, so that a connection whose request is parked does not hold its memory.
-            let serving = Box::pin(self.serve_requests(stream, service, parking, peer, state));
-            let Some((rest, parked)) = serving.await else { return };
+            // Boxed, so that a connection whose request waits does not hold its memory.
+            let serving = Box::pin(self.serve_requests(stream, service, peer, state));
+            let Some((rest, waiting)) = serving.await else { return };
             stream = rest;
-            let Some(request) = parked else { break };
-            let Some(response) = self.wait_parked(request, &mut stream).await else { break };
-            stream.resume();
-            resumed = Some(response);
+            let Some(WaitingRequest { exchange, response, framing }) = waiting else { break };
+            let Some(response) = self.wait(response, &mut stream).await else { break };
+            let mut response = exchange.finish(response);
+            if self.shutdown.is_requested() {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            stream.unread(&framing.stand_in());
+            resumed.put(response);
         }
         state.lost();
         if state.is_unread() {
@@ -113,16 +116,16 @@ impl ConnectionContext {
         }
     }
 
-    /// Serves the requests of a connection until it ends or until a request is parked. Returns the
-    /// stream and the parked request; `None` if the stream is to be closed immediately.
+    /// Serves the requests of a connection until it ends or until one waits. Returns the stream and
+    /// the waiting request; `None` if the stream is to be closed immediately.
     async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: TrackedStream<S>,
         service: RequestService,
-        parking: ParkingSlot,
         peer: SocketAddr,
         state: &ConnectionState,
     ) -> Option<(TrackedStream<S>, Option<WaitingRequest>)> {
+        let waiting = service.waiting.clone();
         let connection = http1::Builder::new()
             .half_close(false)
             .keep_alive(true)
@@ -147,11 +150,11 @@ impl ConnectionContext {
                     return None;
                 }
                 result = &mut connection => break result,
-                parked = poll_fn(|_| parked(state, &parking)), if !stopping => {
+                request = poll_fn(|_| taken(state, &waiting)) => {
                     let parts = connection.future.into_parts();
                     let mut stream = parts.io.into_inner();
                     stream.unread(&parts.read_buf);
-                    return Some((stream, Some(parked)));
+                    return Some((stream, Some(request)));
                 }
                 () = shutdown.requested(), if !stopping => {
                     stopping = true;
@@ -184,25 +187,18 @@ impl ConnectionContext {
         Some((connection.future.into_parts().io.into_inner(), None))
     }
 
-    /// Waits for the response to a parked request. Returns `None` if the client disconnects, or if
-    /// the connection is cut.
-    async fn wait_parked<S: AsyncRead + AsyncWrite + Unpin>(
+    /// Waits for a response. Returns `None` if the client disconnects, or if the connection is cut.
+    async fn wait<S: AsyncRead + AsyncWrite + Unpin, R>(
         &self,
-        mut request: WaitingRequest,
+        response: impl Future<Output = R>,
         stream: &mut TrackedStream<S>,
-    ) -> Option<Response<ResponseBody>> {
-        let response = tokio::select! {
+    ) -> Option<R> {
+        tokio::select! {
             biased;
-            () = self.cut.cancelled() => return None,
-            () = poll_fn(|cx| stream.poll_disconnect(cx)) => return None,
-            response = &mut request => response,
-        };
-        let mut response = request.exchange.finish(response);
-        if self.shutdown.is_requested() {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
+            () = self.cut.cancelled() => None,
+            () = poll_fn(|cx| stream.poll_disconnect(cx)) => None,
+            response = response => Some(response),
         }
-        Some(response)
     }
 
     /// Reads and discards the rest of the request for a while, so that the client gets the
@@ -221,12 +217,10 @@ impl ConnectionContext {
     }
 }
 
-/// Returns the waiting request of a connection, if hyper has read and written everything else.
-fn parked(state: &ConnectionState, parking: &ParkingSlot) -> Poll<WaitingRequest> {
-    match parking.is_waiting() && state.is_quiet() {
-        true => parking.take().map_or(Poll::Pending, Poll::Ready),
-        false => Poll::Pending,
-    }
+/// Takes the waiting request of a connection, once all earlier responses are written.
+fn taken(state: &ConnectionState, waiting: &Slot<WaitingRequest>) -> Poll<WaitingRequest> {
+    let request = if waiting.is_full() && state.is_quiet() { waiting.take() } else { None };
+    request.map_or(Poll::Pending, Poll::Ready)
 }
 
 /// Marks unfinished responses as lost when the connection ends for any reason, including a panic.

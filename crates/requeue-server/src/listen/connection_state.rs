@@ -18,7 +18,6 @@
 
 use super::Delivery;
 use super::Options;
-use super::later::STAND_IN;
 use crate::response_memory::{CONTENDED_GRACE, CONTENDED_RATE};
 use bytes::Bytes;
 use std::io::{self, IoSlice};
@@ -326,15 +325,10 @@ impl<S> TrackedStream<S> {
     pub(crate) fn unread(&mut self, bytes: &[u8]) {
         self.unread = Bytes::from([bytes, &self.unread].concat());
     }
-
-    /// Lets the next request stand in for the one that was parked.
-    pub(crate) fn resume(&mut self) {
-        self.unread(STAND_IN);
-    }
 }
 
-/// How much of a next request is read while a request is parked.
-const PARKED_READ: usize = 64;
+/// How much of a next request is read while a request waits.
+const WAITING_READ: usize = 64;
 
 impl<S: AsyncRead + Unpin> TrackedStream<S> {
     /// Waits until the client disconnects; forever if it has sent more, as hyper does.
@@ -342,7 +336,7 @@ impl<S: AsyncRead + Unpin> TrackedStream<S> {
         if !self.unread.is_empty() {
             return Poll::Pending;
         }
-        let mut bytes = [0; PARKED_READ];
+        let mut bytes = [0; WAITING_READ];
         let mut buffer = ReadBuf::new(&mut bytes);
         match Pin::new(&mut *self).poll_read(cx, &mut buffer) {
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {

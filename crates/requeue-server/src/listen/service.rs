@@ -2,7 +2,7 @@
 
 use super::body_memory::BodyMemory;
 use super::connection_state::ConnectionState;
-use super::later::{self, LaterResponse, ParkingSlot, WaitingRequest};
+use super::later::{Framing, LaterResponse, Slot, WaitingRequest};
 use super::request_body::{BodyHandle, BodyRest, LimitedBody};
 use super::{Delivery, Options, host};
 use crate::requests::{Endpoint, RequestRecord};
@@ -14,9 +14,8 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use requeue_http::{Problem, ProblemType};
-use std::cell::Cell;
 use std::convert::Infallible;
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, pending, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -28,9 +27,10 @@ pub(crate) struct RequestService {
     pub(crate) state: Arc<ConnectionState>,
     pub(crate) options: Arc<Options>,
     pub(crate) body_memory: BodyMemory,
-    pub(crate) parking: ParkingSlot,
-    /// The response to a request that was parked. The next request stands in for that one.
-    pub(crate) resumed: Cell<Option<Response<ResponseBody>>>,
+    /// Where a request is put whose response is made later.
+    pub(crate) waiting: Slot<WaitingRequest>,
+    /// The response to a request that has waited. The next request stands in for that one.
+    pub(crate) resumed: Slot<Response<ResponseBody>>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for RequestService {
@@ -46,8 +46,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         let (number, delivery) = state.begin();
         let body_handle = BodyHandle::new();
         let (mut parts, body) = request.into_parts();
-        let invalid_host = host::problem(&parts);
-        let can_park = later::can_park(&parts);
+        let (invalid_host, framing) = (host::problem(&parts), Framing::of(&parts));
         let body = LimitedBody::new(
             body,
             body_handle.clone(),
@@ -58,7 +57,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         parts.extensions.insert(delivery.clone());
         parts.extensions.insert(body_handle.clone());
         let request = Request::from_parts(parts, Body::new(body));
-        let (endpoint, parking) = (self.endpoint.clone(), self.parking.clone());
+        let (endpoint, waiting) = (self.endpoint.clone(), self.waiting.clone());
         let record = endpoint.begin(&request);
         let exchange = Exchange { state, number, delivery, record };
         Box::pin(async move {
@@ -69,15 +68,13 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
                 }
                 None => exchange.handle(endpoint.call(request)).await,
             };
-            let rest = body_handle.rest();
             if let Some(later) = LaterResponse::of(&mut response) {
-                let later = Box::pin(exchange.handle(later));
-                if can_park && rest == BodyRest::Nothing {
-                    let waiting = WaitingRequest { exchange, response: later };
-                    return Ok(parking.wait(waiting).await);
-                }
-                response = later.await;
+                let response = Box::pin(exchange.handle(later));
+                waiting.put(WaitingRequest { exchange, response, framing });
+                // The listener drops this.
+                return pending().await;
             }
+            let rest = body_handle.rest();
             if is_error(&response)
                 && let Some(error) = body_handle.error()
             {

@@ -102,18 +102,6 @@ async fn requests_follow_one_another_after_a_wait() {
 }
 
 #[tokio::test]
-async fn a_response_that_does_not_wait_is_the_same() {
-    let (server, _, go) = waiting(Options::default()).await;
-    let mut client = server.client().await;
-    for _ in 0..3 {
-        go.notify_one();
-        client.send(format!("{LATER}\r\n")).await;
-        assert_eq!(client.response().await.body, "a job");
-    }
-    server.stop().await;
-}
-
-#[tokio::test]
 async fn requests_that_arrive_during_a_wait_are_served_after_it() {
     let (server, mut received, go) = waiting(Options::default()).await;
     for together in [true, false] {
