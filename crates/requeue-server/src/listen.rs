@@ -11,7 +11,7 @@
 //! | size of a request's head, number of its header fields | 431, sent by hyper without a problem document |
 //! | size of a request's body | 413 |
 //! | rate at which a request's body arrives | 408 |
-//! | memory for the bodies of all requests | the slowest get 408; requests wait, then 503 |
+//! | memory for the bodies of all requests | slow ones get 408; requests wait, then 503, the largest first |
 //! | open files of the process | accepting pauses and is retried |
 //!
 //! If a handler panics, the response is a 500, and the connection stays open.

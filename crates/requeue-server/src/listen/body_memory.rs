@@ -1,18 +1,16 @@
-//! The memory for the bodies of all requests, and who has to give it back if it is short.
+//! The memory for the bodies of all requests.
 //!
 //! It consists of two shares. The beginning of every body is in the small share, so that small
-//! requests never wait for large ones. If a request has to wait for memory, the bodies that arrive
-//! most slowly are cut off: a slow client holds memory only while nobody else needs it. If none is
-//! slow, because all of them wait for memory, the largest is cut off.
+//! requests never wait for large ones. While a request waits for memory, bodies that hold some of
+//! the same share give it back if they arrive slowly, so that a slow client holds memory only while
+//! nobody else needs it; and of those that hold some and wait for more, the largest give up first:
+//! otherwise they might all hold a part and wait for the rest.
 
 use super::Options;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 
 /// How much of a body is in the small share, in bytes. Nearly all requests are smaller.
 const SMALL_BODY: u64 = 64 << 10;
@@ -33,12 +31,10 @@ pub(crate) struct BodyMemory(Arc<Memory>);
 
 struct Memory {
     free: [Arc<Semaphore>; 2],
+    /// How many bodies wait for memory.
+    waiting: [AtomicUsize; 2],
     small_body: u64,
     limit: u64,
-    slow_after: Duration,
-    /// Bodies that hold memory while they wait for their clients.
-    arriving: Mutex<HashMap<u64, Arc<Arriving>>>,
-    next: AtomicU64,
 }
 
 impl BodyMemory {
@@ -52,11 +48,9 @@ impl BodyMemory {
         };
         BodyMemory(Arc::new(Memory {
             free: [semaphore(small), semaphore(large)],
+            waiting: Default::default(),
             small_body: SMALL_BODY.min(small / 4),
             limit: small + large,
-            slow_after: options.slow_after,
-            arriving: Mutex::default(),
-            next: AtomicU64::new(0),
         }))
     }
 
@@ -78,63 +72,38 @@ impl BodyMemory {
         Arc::clone(&self.0.free[share as usize])
     }
 
-    /// Registers a body that holds memory and waits for its client.
-    pub(super) fn arriving(&self) -> ArrivingGuard {
-        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        let arriving = Arc::new(Arriving::default());
-        self.lock().insert(number, Arc::clone(&arriving));
-        ArrivingGuard { memory: self.clone(), number, arriving }
+    /// Records that a body waits for memory, until the guard is dropped.
+    pub(super) fn wait(&self, share: Share) -> WaitGuard {
+        self.0.waiting[share as usize].fetch_add(1, Ordering::Relaxed);
+        WaitGuard { memory: self.clone(), share }
     }
 
-    /// Cuts off slow bodies, the slowest first, until they give back `needed` bytes of the share.
-    ///
-    /// If there is none, and the caller has waited for `waited`, cuts off the largest that waits for
-    /// memory, too, if it is larger than the caller's of `size`. Otherwise they might all hold a part
-    /// and wait for the rest.
-    pub(super) fn make_room(&self, share: Share, needed: u64, size: u64, waited: Duration) {
-        if self.cut_slow(share, needed) > 0 || waited < self.0.slow_after {
-            return;
-        }
-        let largest = {
-            let all = self.lock();
-            let waiting = |one: &&Arc<Arriving>| one.lock().waiting_size(share) > size;
-            all.values().filter(waiting).max_by_key(|one| one.lock().waiting_size(share)).cloned()
-        };
-        if let Some(waker) = largest.and_then(|one| one.cut(share, CutReason::Large).1) {
-            waker.wake();
-        }
+    /// Returns whether a body waits for some of this memory.
+    pub(super) fn is_needed(&self, held: &HeldMemory) -> bool {
+        [Share::Small, Share::Large].into_iter().any(|share| {
+            held.bytes(share) > 0 && self.0.waiting[share as usize].load(Ordering::Relaxed) > 0
+        })
     }
+}
 
-    /// Returns how many bytes the cut off bodies give back.
-    fn cut_slow(&self, share: Share, needed: u64) -> u64 {
-        let now = Instant::now();
-        let mut slow: Vec<(Instant, Arc<Arriving>)> = {
-            let all = self.lock();
-            let since =
-                |one: &Arc<Arriving>| Some((one.lock().slow_since(share)?, Arc::clone(one)));
-            all.values()
-                .filter_map(since)
-                .filter(|(at, _)| *at + self.0.slow_after <= now)
-                .collect()
-        };
-        slow.sort_by_key(|(since, _)| *since);
-        let mut found = 0;
-        for (_, one) in slow {
-            if found >= needed {
-                break;
-            }
-            let (held, waker) = one.cut(share, CutReason::Slow);
-            found += held;
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
-        found
-    }
+/// A body waits for memory.
+pub(super) struct WaitGuard {
+    memory: BodyMemory,
+    share: Share,
+}
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Arriving>>> {
-        self.0.arriving.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for WaitGuard {
+    fn drop(&mut self) {
+        self.memory.0.waiting[self.share as usize].fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Returns how long a body of this size, as far as known, waits for memory while it holds some.
+pub(super) fn patience(size: u64, options: &Options) -> Duration {
+    // Slow bodies are cut off before anyone gives up.
+    let spread = options.room_timeout.saturating_sub(2 * options.slow_after);
+    let part = size as f64 / options.max_request.max(1) as f64;
+    options.room_timeout - spread.mul_f64(part.min(1.0))
 }
 
 /// What a body holds, in bytes of each share.
@@ -149,7 +118,7 @@ impl HeldMemory {
         }
     }
 
-    fn bytes(&self, share: Share) -> u64 {
+    pub(super) fn bytes(&self, share: Share) -> u64 {
         self.0[share as usize].as_ref().map_or(0, |permit| permit.num_permits() as u64)
     }
 
@@ -161,108 +130,5 @@ impl HeldMemory {
             let permit = self.0[share as usize].as_mut();
             drop(permit.and_then(|permit| permit.split(usize::try_from(surplus).ok()?)));
         }
-    }
-}
-
-/// A body that holds memory and has not arrived completely.
-#[derive(Default)]
-struct Arriving(Mutex<Progress>);
-
-#[derive(Default)]
-struct Progress {
-    /// When the body began to wait for its client since the last time that enough bytes arrived.
-    /// `None` while the body waits for something else.
-    since: Option<Instant>,
-    /// Bytes that arrived since then.
-    bytes: u64,
-    held: [u64; 2],
-    /// Its size in bytes, as far as known, while it waits for memory.
-    waiting: Option<u64>,
-    cut: Option<CutReason>,
-    waker: Option<Waker>,
-}
-
-/// Why a body was cut off.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum CutReason {
-    Slow,
-    Large,
-}
-
-impl Progress {
-    fn slow_since(&self, share: Share) -> Option<Instant> {
-        self.since.filter(|_| self.cut.is_none() && self.held[share as usize] > 0)
-    }
-
-    /// Returns the size of a body that waits for memory and holds some; otherwise 0.
-    fn waiting_size(&self, share: Share) -> u64 {
-        let holds = self.cut.is_none() && self.held[share as usize] > 0;
-        self.waiting.filter(|_| holds).unwrap_or(0)
-    }
-
-    fn wake_with(&mut self, held: &HeldMemory, waker: &Waker) {
-        self.held = [held.bytes(Share::Small), held.bytes(Share::Large)];
-        match &mut self.waker {
-            Some(known) => known.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
-    }
-}
-
-impl Arriving {
-    /// Cuts the body off. Returns what it holds of the share, and its waker.
-    fn cut(&self, share: Share, reason: CutReason) -> (u64, Option<Waker>) {
-        let mut progress = self.lock();
-        progress.cut = Some(reason);
-        (progress.held[share as usize], progress.waker.take())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Keeps a body registered.
-pub(super) struct ArrivingGuard {
-    memory: BodyMemory,
-    number: u64,
-    arriving: Arc<Arriving>,
-}
-
-impl ArrivingGuard {
-    /// Returns whether the body was cut off, and why.
-    pub(super) fn cut(&self) -> Option<CutReason> {
-        self.arriving.lock().cut
-    }
-
-    /// Records that the body waits for its client.
-    pub(super) fn waits_for_client(&self, held: &HeldMemory, waker: &Waker) {
-        let mut progress = self.arriving.lock();
-        progress.since.get_or_insert_with(Instant::now);
-        progress.waiting = None;
-        progress.wake_with(held, waker);
-    }
-
-    /// Records that some of the body arrived.
-    pub(super) fn arrived(&self, bytes: u64) {
-        let mut progress = self.arriving.lock();
-        progress.bytes += bytes;
-        if progress.bytes >= CROWDED_QUOTA {
-            (progress.bytes, progress.since) = (0, None);
-        }
-    }
-
-    /// Records that the body, of `size` as far as known, waits for memory: its client is not slow.
-    pub(super) fn waits_for_memory(&self, size: u64, held: &HeldMemory, waker: &Waker) {
-        let mut progress = self.arriving.lock();
-        (progress.bytes, progress.since) = (0, None);
-        progress.waiting = Some(size);
-        progress.wake_with(held, waker);
-    }
-}
-
-impl Drop for ArrivingGuard {
-    fn drop(&mut self) {
-        self.memory.lock().remove(&self.number);
     }
 }

@@ -46,13 +46,14 @@ pub struct Options {
     /// memory, too. A quarter of it is reserved for the first 64 KiB of every request, so that small
     /// requests do not wait for large ones. Default: 256 MiB.
     pub max_buffered: u64,
-    /// If a request waits for memory: a body of which fewer than 256 KiB arrived in this time is cut
-    /// off (408), the slowest first. If all connections are in use: a connection that was idle for
+    /// If a request waits for memory: a body that holds some, and of which fewer than 256 KiB arrived
+    /// in this time, is cut off (408). If all connections are in use: a connection that was idle for
     /// this time, took longer for the head of a request, or was silent for a tenth of this time
     /// since it was opened, is closed for a new one. Default: 1 second.
     pub slow_after: Duration,
     /// How long a request waits for its share of [`max_buffered`](Self::max_buffered) before the
-    /// response is a 503. Short, because waiting requests hold connections. Default: 5 seconds.
+    /// response is a 503. Short, because waiting requests hold connections. A request that holds some
+    /// waits for a shorter time, the larger it is. Default: 5 seconds.
     pub room_timeout: Duration,
     /// How long a client may take to read the next byte of its response. Default: 60 seconds.
     pub write_timeout: Duration,

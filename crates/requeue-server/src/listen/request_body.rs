@@ -6,7 +6,7 @@
 //! the response for the limit.
 
 use super::Options;
-use super::body_memory::{ArrivingGuard, BodyMemory, CROWDED_QUOTA, CutReason, HeldMemory, Share};
+use super::body_memory::{BodyMemory, CROWDED_QUOTA, HeldMemory, Share, WaitGuard, patience};
 use super::connection_state::ConnectionState;
 use crate::response::ProblemResponse;
 use axum::response::{IntoResponse, Response};
@@ -172,7 +172,7 @@ impl BodyError {
     }
 }
 
-/// How often a body that waits for memory looks for others that are slow.
+/// How often a slow body that holds memory checks whether others need it, at most.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The body of a request, as the handler reads it.
@@ -191,8 +191,8 @@ pub(crate) struct LimitedBody {
     /// What follows the waiting piece, and belongs to another share of the memory.
     rest: Option<Bytes>,
     pace: Pace,
-    /// Set once the body has waited for its client while it held memory.
-    arriving: Option<ArrivingGuard>,
+    /// The pace that counts while others need the memory that it holds.
+    crowded_pace: Pace,
     /// Timer of a wait for the client or for memory. Created when a wait begins.
     timer: Option<Pin<Box<Sleep>>>,
     over: bool,
@@ -202,8 +202,8 @@ struct WaitingPiece {
     piece: Bytes,
     share: Share,
     queue: PollSemaphore,
-    /// When the wait began.
-    since: Option<Instant>,
+    /// When the wait began, if it has.
+    since: Option<(Instant, WaitGuard)>,
 }
 
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
@@ -230,7 +230,7 @@ impl LimitedBody {
             waiting: None,
             rest: None,
             pace: Pace::default(),
-            arriving: None,
+            crowded_pace: Pace::default(),
             timer: None,
             over: false,
         }
@@ -239,7 +239,7 @@ impl LimitedBody {
     fn fail(&mut self, error: BodyError) -> PolledFrame {
         self.over = true;
         self.connection.has_body();
-        (self.waiting, self.rest, self.arriving) = (None, None, None);
+        (self.waiting, self.rest) = (None, None);
         let mut state = self.body_handle.lock();
         state.error = Some(error);
         // The body is not used, and other requests wait for the memory.
@@ -268,12 +268,25 @@ impl LimitedBody {
             let bytes = self.options.min_bytes(after);
             (self.pace.wait(after), BodyError::Slow { bytes, after })
         };
-        if self.is_over(cx, deadline) {
+        let now = Instant::now();
+        if deadline <= now {
             return self.fail(error);
         }
+        let mut check_at = deadline;
         if self.received > 0 && !streamed {
-            let arriving = self.arriving.get_or_insert_with(|| self.body_memory.arriving());
-            arriving.waits_for_client(&self.body_handle.lock().held, cx.waker());
+            let after = self.options.slow_after;
+            let slow_at = self.crowded_pace.wait(after);
+            if slow_at > now {
+                check_at = check_at.min(slow_at);
+            } else if self.body_memory.is_needed(&self.body_handle.lock().held) {
+                return self.fail(BodyError::CutOff { bytes: CROWDED_QUOTA, after });
+            } else {
+                check_at = check_at.min(now + LOOK_AGAIN.max(after / 2));
+            }
+        }
+        // If it is over already, the timer wakes the task.
+        if self.is_over(cx, check_at) {
+            cx.waker().wake_by_ref();
         }
         Poll::Pending
     }
@@ -292,31 +305,30 @@ impl LimitedBody {
 
     /// Waits for the memory of the waiting piece.
     fn poll_memory(&mut self, cx: &mut Context<'_>) -> PolledFrame {
-        loop {
-            let waiting = self.waiting.as_mut().expect("only called while a piece waits");
-            let (share, size) = (waiting.share, waiting.piece.len());
-            let permits = u32::try_from(size).unwrap_or(u32::MAX);
-            if let Poll::Ready(permit) = waiting.queue.poll_acquire_many(cx, permits) {
-                let permit = permit.expect("this semaphore is never closed");
-                let WaitingPiece { piece, .. } = self.waiting.take().expect("checked above");
-                self.timer = None;
-                self.body_handle.lock().held.add(share, permit);
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
-            }
-            let now = Instant::now();
-            let since = *waiting.since.get_or_insert(now);
-            let until = since + self.options.room_timeout;
-            if until <= now {
-                return self.fail(BodyError::Crowded { limit: self.body_memory.limit() });
-            }
-            let whole = self.received + self.inner.size_hint().lower();
-            let arriving = self.arriving.get_or_insert_with(|| self.body_memory.arriving());
-            arriving.waits_for_memory(whole, &self.body_handle.lock().held, cx.waker());
-            self.body_memory.make_room(share, size as u64, whole, now - since);
-            if !self.is_over(cx, until.min(now + LOOK_AGAIN)) {
-                return Poll::Pending;
-            }
+        let waiting = self.waiting.as_mut().expect("only called while a piece waits");
+        let (share, size) = (waiting.share, waiting.piece.len());
+        let permits = u32::try_from(size).unwrap_or(u32::MAX);
+        if let Poll::Ready(permit) = waiting.queue.poll_acquire_many(cx, permits) {
+            let permit = permit.expect("this semaphore is never closed");
+            let WaitingPiece { piece, .. } = self.waiting.take().expect("checked above");
+            self.timer = None;
+            self.body_handle.lock().held.add(share, permit);
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
+        let start = || (Instant::now(), self.body_memory.wait(share));
+        let (since, _) = waiting.since.get_or_insert_with(start);
+        let whole = self.received + self.inner.size_hint().lower();
+        let until = *since
+            + match self.body_handle.lock().held.bytes(share) {
+                0 => self.options.room_timeout,
+                _ => patience(whole, &self.options),
+            };
+        // Meanwhile its client is not slow.
+        self.crowded_pace = Pace::default();
+        if self.is_over(cx, until) {
+            return self.fail(BodyError::Crowded { limit: self.body_memory.limit() });
+        }
+        Poll::Pending
     }
 }
 
@@ -337,10 +349,11 @@ impl Pace {
         *self.since.get_or_insert_with(Instant::now) + timeout.saturating_sub(self.waited)
     }
 
-    fn arrived(&mut self, bytes: u64, options: &Options) {
+    /// Records that bytes arrived, of which `enough` begin a new time.
+    fn arrived(&mut self, bytes: u64, enough: u64) {
         self.bytes += bytes;
         self.waited += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
-        if self.bytes >= options.min_bytes(options.body_timeout) {
+        if self.bytes >= enough {
             (self.bytes, self.waited) = (0, Duration::ZERO);
         }
     }
@@ -357,13 +370,6 @@ impl Body for LimitedBody {
         let this = &mut *self;
         if this.over {
             return Poll::Ready(None);
-        }
-        if let Some(reason) = this.arriving.as_ref().and_then(ArrivingGuard::cut) {
-            let (bytes, after) = (CROWDED_QUOTA, this.options.slow_after);
-            return this.fail(match reason {
-                CutReason::Slow => BodyError::CutOff { bytes, after },
-                CutReason::Large => BodyError::Crowded { limit: this.body_memory.limit() },
-            });
         }
         if this.waiting.is_some() {
             return this.poll_memory(cx);
@@ -394,7 +400,6 @@ impl Body for LimitedBody {
         let piece = match frame {
             None => {
                 this.over = true;
-                this.arriving = None;
                 return Poll::Ready(None);
             }
             Some(Err(_)) => return this.fail(BodyError::Broken),
@@ -404,10 +409,8 @@ impl Body for LimitedBody {
             },
         };
         let arrived = piece.len() as u64;
-        this.pace.arrived(arrived, &this.options);
-        if let Some(arriving) = &this.arriving {
-            arriving.arrived(arrived);
-        }
+        this.pace.arrived(arrived, this.options.min_bytes(this.options.body_timeout));
+        this.crowded_pace.arrived(arrived, CROWDED_QUOTA);
         if streamed || piece.is_empty() {
             this.received += arrived;
             return Poll::Ready(Some(Ok(Frame::data(piece))));

@@ -337,6 +337,29 @@ async fn slow_bodies_give_their_memory_to_others() {
 }
 
 #[tokio::test]
+async fn of_bodies_that_hold_memory_and_wait_for_more_the_largest_gives_up() {
+    let options = Options {
+        max_request: 100_000,
+        max_buffered: 100_000,
+        slow_after: LATER / 2,
+        room_timeout: FOREVER / 4,
+        ..Options::default()
+    };
+    let server = start(router(), options).await;
+    let (mut large, mut small) = (server.client().await, server.client().await);
+    // Beyond their first 6,250 bytes they hold all but 2,500 of the 100,000 bytes for the rest.
+    for (client, len, now) in [(&mut large, 90_000, 60_000), (&mut small, 70_000, 50_000)] {
+        client.send(head("/length", len) + &"x".repeat(now)).await;
+    }
+    large.send("x".repeat(30_000)).await;
+    small.send("x".repeat(20_000)).await;
+    let refused = large.response().await;
+    assert_eq!((refused.status, refused.problem().as_str()), (503, "busy"));
+    assert_eq!(small.response().await.body, "70000");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_slow_body_is_read_if_nobody_needs_its_memory() {
     let options = Options { slow_after: std::time::Duration::ZERO, ..Options::default() };
     let server = start(router(), options).await;
