@@ -118,7 +118,7 @@ class Python:
 
     def _response(self, schema: str) -> str:
         name = self.response_names.get(schema, schema)
-        text = f"\n\n@dataclass(frozen=True, slots=True)\nclass {name}:\n"
+        text = f"\n\n@dataclass(frozen=True, slots=True, kw_only=True)\nclass {name}:\n"
         text += self._docstring(self.document.text(schema) or f"{name}.", "    ") + "\n"
         fields = [field for field in self.document.model(schema) if self._is_kept(field)]
         is_body = any(field.type.name == "body" for field in fields)

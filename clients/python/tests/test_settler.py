@@ -18,7 +18,7 @@ def pending() -> Pending:
 
 
 def test_a_result_ends_the_settlement() -> None:
-    done = SettleDone("done")
+    done = SettleDone(result="done")
     assert pending().entry_ended(done, now=0) is done
 
 

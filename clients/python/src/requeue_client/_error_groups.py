@@ -19,7 +19,7 @@ def merged(pages: Iterable[ErrorGroups]) -> ErrorGroups:
             known = groups.get(group.error_group)
             groups[group.error_group] = group if known is None else _sum(known, group)
     ordered = sorted(groups.values(), key=lambda group: (-group.count, group.error_group or ""))
-    return ErrorGroups(tuple(ordered), other, scanned)
+    return ErrorGroups(groups=tuple(ordered), other=other, scanned=scanned)
 
 
 def _sum(a: ErrorGroup, b: ErrorGroup) -> ErrorGroup:

@@ -380,7 +380,7 @@ class Client:
         except RequeueError as error:
             _core.raise_if_partial(error, removed + ending, "removed")
             raise
-        return KindDeleted(removed, ending)
+        return KindDeleted(removed=removed, ending=ending)
 
     def set_schedule(self, kind: str, id: str, schedule: ScheduleFields) -> Schedule:
         """Creates or replaces a schedule. If its times are the same, its next run stays."""
@@ -488,7 +488,7 @@ class Client:
         except RequeueError as error:
             _core.raise_if_partial(error, changed, "changed")
             raise
-        return BulkChange(matched, changed, failed)
+        return BulkChange(matched=matched, changed=changed, failed=failed)
 
     def _claim(self, data: Any) -> Claim:
         return Claim(

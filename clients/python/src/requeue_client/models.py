@@ -52,7 +52,7 @@ and not settled yet; `dead`: its attempts are used up, or it was buried; `done`:
 its kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PutDone:
     """The result of a put."""
 
@@ -61,7 +61,7 @@ class PutDone:
     """The generation of this put. If the outcome is `kept`, the generation of the existing job."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettleDone:
     """The result of settling a lease."""
 
@@ -71,7 +71,7 @@ class SettleDone:
     lease expires."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedJob:
     """A claimed job. It belongs to the caller until its lease ends."""
 
@@ -180,7 +180,7 @@ class Claim:
     """The kinds that failed, for example because their Redis node is down."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
     """How a job was done."""
 
@@ -193,7 +193,7 @@ class Completion:
     """The result of the ack, if it had one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A failed attempt."""
 
@@ -206,7 +206,7 @@ class Failure:
     """The error that the worker reported; `None` if the lease expired."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """A lease on a job. The receipt is not included."""
 
@@ -222,7 +222,7 @@ class Lease:
     """The fencing token of the lease. Ignored in requests."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Successor:
     """The successor of a leased job: the put that is kept until the lease ends, and runs
     afterwards."""
@@ -241,7 +241,7 @@ class Successor:
         return self.content.value()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredJob:
     """A job."""
 
@@ -280,7 +280,7 @@ class StoredJob:
         return self.content.value()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The result of an ack, in one of three forms, as the body of a job."""
 
@@ -292,7 +292,7 @@ class Result:
         return self.content.value()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BulkChange:
     """The result of changing all jobs that match a filter."""
 
@@ -305,7 +305,7 @@ class BulkChange:
     client settled or changed them in the meantime."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorExample:
     """A job of a group of errors."""
 
@@ -314,7 +314,7 @@ class ErrorExample:
     """Its last error; `None` if the lease expired."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorGroup:
     """Dead jobs with the same error, apart from numbers and ids."""
 
@@ -331,7 +331,7 @@ class ErrorGroup:
     `None` for jobs without an error, whose last lease expired."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorGroups:
     """The dead jobs of a kind, grouped by their last error."""
 
@@ -343,7 +343,7 @@ class ErrorGroups:
     """The number of dead jobs that this call examined."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
     """Exponential backoff with jitter."""
 
@@ -355,7 +355,7 @@ class Backoff:
     """The delay is reduced by a random part of up to this percentage, 0 to 100."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
     """How long dead jobs are kept, and how many."""
 
@@ -365,7 +365,7 @@ class Retention:
     """The maximum number of dead jobs of the kind. Those that died last are kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeepDone:
     """How long done jobs are kept, and how many."""
 
@@ -376,7 +376,7 @@ class KeepDone:
     """How long a done job is kept, such as `7d`. Default: `7d`; with `PATCH`, the present value."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
     """Where the server sends the jobs of a kind by HTTP request, instead of letting workers claim
     them. In a request, fields that are missing stay as they are with `PATCH`, and get their default
@@ -400,7 +400,7 @@ class Push:
     one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """A rate limit. Each claimed job takes a token from a bucket of `burst` tokens, and `jobs`
     tokens are added per `per`, evenly spaced."""
@@ -414,7 +414,7 @@ class Rate:
     rate allows in 100 ms, at least 1. So up to 10 jobs per second are spaced evenly."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of a kind."""
 
@@ -442,7 +442,7 @@ class Settings:
     """How many jobs of this kind may be claimed per time; `None` for any number."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PushError:
     """A delivery that failed."""
 
@@ -451,7 +451,7 @@ class PushError:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PushState:
     """The deliveries of a kind with a push setting, by the node that responds."""
 
@@ -474,7 +474,7 @@ class PushState:
     """Until when the target gets no requests."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
     """A kind or a worker that needs attention. A kind is listed once, with the first of these names
     that applies."""
@@ -493,7 +493,7 @@ class Trouble:
     """The worker, for `leases_expire`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KindStats:
     """The job counts of a kind."""
 
@@ -529,7 +529,7 @@ class KindStats:
     """Why the kind needs attention, in the response about a single kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KindDeleted:
     """The progress of deleting a kind."""
 
@@ -539,7 +539,7 @@ class KindDeleted:
     """The number of leased jobs, which are removed when their leases end."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A schedule of a kind, with its next times."""
 
@@ -580,7 +580,7 @@ class Schedule:
         return self.content.value()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Upcoming:
     """The number of pending jobs that become due in each span of time."""
 
@@ -592,7 +592,7 @@ class Upcoming:
     """The number of jobs that become due in each span."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeProblem:
     """A problem of a node: of its store, or of a background task."""
 
@@ -604,7 +604,7 @@ class NodeProblem:
     """What happened, and what helps. `/readyz` omits it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """Statistics of the service."""
 
@@ -631,7 +631,7 @@ class Stats:
     several."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
     """A worker, as this node has seen it."""
 
