@@ -4,6 +4,7 @@
 //! proves nothing.
 
 mod by_time;
+mod contents;
 mod leases;
 mod priorities;
 mod puts;
@@ -125,6 +126,42 @@ const FLAWS: &[Flaw] = &[
         ],
         |clock| FlawedStore::create(clock, GenerationsRepeat::default()),
     ),
+    flaw(
+        "a put loses the head",
+        &[Case("content::get_list_and_claim_return_the_content"), History],
+        |clock| FlawedStore::create(clock, Hook::Put(contents::lost_by_put)),
+    ),
+    flaw(
+        "a claim returns no head",
+        &[Case("content::get_list_and_claim_return_the_content"), History],
+        |clock| FlawedStore::create(clock, Hook::Claim(contents::not_claimed)),
+    ),
+    flaw(
+        "a successor is shown with the head of its job",
+        &[Case("content::a_successor_has_a_content_of_its_own"), History],
+        |clock| FlawedStore::create(clock, Hook::View(contents::shown_for_successors)),
+    ),
+    flaw(
+        "a put keeps the head of the job",
+        &[Case("content::a_put_replaces_the_whole_content"), History],
+        |clock| FlawedStore::create(clock, Hook::Put(contents::kept_by_put)),
+    ),
+    flaw(
+        "a retry loses the head",
+        &[Case("content::a_content_stays_with_its_job"), History],
+        |clock| FlawedStore::create(clock, Hook::Settle(contents::lost_by_retry)),
+    ),
+    flaw(
+        "a reschedule without a body removes the envelope",
+        &[
+            Case("content::a_reschedule_keeps_the_head_and_a_new_body_removes_the_envelope"),
+            History,
+        ],
+        |clock| FlawedStore::create(clock, Hook::Change(contents::lost_by_reschedule)),
+    ),
+    flaw("an import loses the head", &[Case("content::a_restored_job_has_its_content")], |clock| {
+        FlawedStore::create(clock, Hook::Restore(contents::lost_by_restore))
+    }),
     flaw(
         "a put resets the attempts",
         &[Case("retry::a_put_does_not_reset_the_attempts"), History, Simulation(6), Simulation(10)],
