@@ -10,8 +10,8 @@ update import_job set outcome = case
 create temporary table import_result on commit drop as
 select j.source_id, j.source_kind, p.outcome
 from (select * from import_job where outcome is null order by kind, due, length(source_id), source_id) j
-cross join lateral :"requeue".put(j.kind, j.id, j.body, due => j.due, priority => j.priority::int, condition => 'if_new',
-  content_type => 'application/json') p;
+cross join lateral :"requeue".put(j.kind, j.id, j.body, due => j.due,
+  options => jsonb_build_object('priority', j.priority::int, 'if_new', true, 'content_type', 'application/json')) p;
 -- `exists`: there is a job with this id already.
 update import_job j set outcome = r.outcome from import_result r where r.source_id = j.source_id and r.source_kind = j.source_kind;
 

@@ -171,16 +171,16 @@ begin
         new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
         update requeue.job t set list = p.priority, priority = nullif(p.priority, 0), at = new_due, place = new_number, due = null,
           generation = fresh, created_at = now, updated_at = null, attempts = null, deaths = null, floor = null, first_put_at = null,
-          claimed_at = null, worker = null, content_type = p.type, failures = null, body = p.body, head = p.head,
-          heads_len = requeue._heads_len(p.head, null), result = null
+          claimed_at = null, worker = null, content_type = p.type, failures = null, body = p.body,
+          head = p.head, heads_len = requeue._heads_len(p.head, null), result = null
         where t.kind_id = of_kind and t.id = p.id;
         replaced := replaced + 1;
         return query select p.id::text, 0::smallint, fresh;
       elsif j.list = 20 then
         new_due := case when p.mode = 3 then least(p.due, now + p.wait) else p.due end;
         update requeue.job t set list = p.priority, priority = nullif(p.priority, 0), at = new_due, place = new_number, due = null,
-          generation = fresh, updated_at = now, attempts = null, floor = null, first_put_at = now, content_type = p.type, body = p.body, head = p.head,
-          heads_len = requeue._heads_len(p.head, null)
+          generation = fresh, updated_at = now, attempts = null, floor = null, first_put_at = now, content_type = p.type, body = p.body,
+          head = p.head, heads_len = requeue._heads_len(p.head, null)
         where t.kind_id = of_kind and t.id = p.id;
         revived := revived + 1;
         return query select p.id::text, 4::smallint, fresh;
@@ -192,7 +192,8 @@ begin
           else p.due end;
         rank := case when p.mode = 1 then greatest(j.next_priority, p.priority) else p.priority end;
         update requeue.job t set next_generation = fresh, next_due = new_due, next_put_at = coalesce(j.next_put_at, now),
-          next_priority = rank, next_content_type = p.type, next_body = p.body, next_head = p.head, heads_len = requeue._heads_len(t.head, p.head), updated_at = now,
+          next_priority = rank, next_content_type = p.type, next_body = p.body, next_head = p.head,
+          heads_len = requeue._heads_len(t.head, p.head), updated_at = now,
           first_put_at = case when j.first_put_at = 0 and j.cancelled is null then now else j.first_put_at end
         where t.kind_id = of_kind and t.id = p.id;
         return query select p.id::text, 3::smallint, fresh;
@@ -212,8 +213,7 @@ begin
         rank := case when p.mode = 1 then greatest(j.priority, p.priority) else p.priority end;
         update requeue.job t set list = rank, priority = nullif(rank, 0), at = new_due, place = new_number, due = null,
           generation = fresh, updated_at = now, first_put_at = case when j.first_put_at = 0 then now else j.first_put_at end,
-          content_type = p.type, body = p.body, head = p.head,
-          heads_len = requeue._heads_len(p.head, null)
+          content_type = p.type, body = p.body, head = p.head, heads_len = requeue._heads_len(p.head, null)
         where t.kind_id = of_kind and t.id = p.id;
         return query select p.id::text, 1::smallint, fresh;
       end if;

@@ -85,6 +85,7 @@ return case when head is null then 0 else octet_length((head - 'envelope')::text
   + coalesce(octet_length(head #>> '{envelope,base64}') / 4 * 3 - (head #>> '{envelope,base64}' like '%=')::int
     - (head #>> '{envelope,base64}' like '%==')::int, 0) end;
 
+-- The same for those of a job and its successor. Null if there are none.
 create function requeue._heads_len(head jsonb, next_head jsonb) returns int language sql immutable
 return case when coalesce(head, next_head) is not null then requeue._head_len(head) + requeue._head_len(next_head) end;
 
