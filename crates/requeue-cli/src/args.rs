@@ -6,7 +6,9 @@ use crate::{
     bench, bridge, change, claim, demo, disk, events, generate, inspect, kind, postgres, put,
     reschedule, schedule, serve, settle, stats, top, transfer, work, workers,
 };
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use requeue_http::wire::Word;
 use std::sync::LazyLock;
 
 /// Store jobs until they are due, and hand each to one worker at a time
@@ -151,6 +153,14 @@ const TUNING: [&str; 6] = [
     "postgres_no_listen",
     "postgres_no_migrate",
 ];
+
+/// Parses a word of the HTTP API, and lists the words in the help.
+pub(crate) fn word<T: Word + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    let help = |text: &'static str| text.trim().trim_end_matches('.');
+    let values = T::ALL.iter().map(|(_, word, text)| PossibleValue::new(*word).help(help(text)));
+    let by_name = |word: String| T::by_name(&word).expect("it is one of them");
+    PossibleValuesParser::new(values).map(by_name)
+}
 
 /// Parses the command line.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {

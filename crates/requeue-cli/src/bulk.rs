@@ -5,47 +5,20 @@ use crate::error::{CliError, Exit, Result};
 use crate::output::count;
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation};
 use crate::times;
-use requeue_http::client::path;
+use requeue_http::HttpStore;
+use requeue_http::client::{path, with_query};
 use requeue_http::wire::{
-    BulkChangeResult, ChangeIds, JobCount, JobFilter, KindDeleted, ParseContext,
+    AfterQuery, BulkChangeResult, BulkFilter, BulkVerb, ChangeIds, CountQuery, JobCount, JobFilter,
+    KindDeleted, Word,
 };
-use requeue_http::{HttpStore, Problem};
-use requeue_jobs::{ChangeKind, JobId, Kind, Store};
-use requeue_server::bulk::{self, BulkFilter, MAX_SCANNED};
+use requeue_jobs::{JobId, Kind, Store};
+use requeue_server::bulk::{self, MAX_SCANNED};
 use std::sync::Arc;
 
 /// A store and how to change many of its jobs.
 pub(crate) enum BulkStore {
     Server(Arc<HttpStore>),
     Direct(Arc<dyn Store>),
-}
-
-/// A change of all jobs that match a filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Cancel,
-    RunNow,
-    Revive,
-}
-
-impl Verb {
-    fn path_segment(self) -> &'static str {
-        match self {
-            Verb::Cancel => "cancel",
-            Verb::RunNow => "run-now",
-            Verb::Revive => "revive",
-        }
-    }
-}
-
-impl From<Verb> for ChangeKind {
-    fn from(verb: Verb) -> Self {
-        match verb {
-            Verb::Cancel => ChangeKind::Cancel,
-            Verb::RunNow => ChangeKind::RunNow,
-            Verb::Revive => ChangeKind::Revive,
-        }
-    }
 }
 
 impl BulkStore {
@@ -94,7 +67,8 @@ impl BulkStore {
     ) -> Result<JobCount> {
         match self {
             BulkStore::Server(server) => {
-                let path = count_path(kind, filter, after.as_deref());
+                let path = path(&["v1", "kinds", kind.as_str(), "count"]);
+                let path = with_query(path, &CountQuery::new(filter.clone(), after));
                 Ok(server.call("GET", &path, None::<&()>).await?)
             }
             BulkStore::Direct(store) => {
@@ -113,7 +87,7 @@ impl BulkStore {
     pub(crate) async fn change(
         &self,
         kind: &Kind,
-        verb: Verb,
+        verb: BulkVerb,
         filter: &JobFilter,
     ) -> Result<BulkChangeResult> {
         let mut all = BulkChangeResult::default();
@@ -133,7 +107,7 @@ impl BulkStore {
     async fn change_some(
         &self,
         kind: &Kind,
-        verb: Verb,
+        verb: BulkVerb,
         filter: &JobFilter,
         after: Option<String>,
     ) -> Result<BulkChangeResult> {
@@ -141,7 +115,7 @@ impl BulkStore {
             BulkStore::Server(server) => {
                 let all = Some(filter.clone());
                 let request = ChangeIds { all, after, ..ChangeIds::default() };
-                let path = path(&["v1", "kinds", kind.as_str(), verb.path_segment()]);
+                let path = path(&["v1", "kinds", kind.as_str(), verb.name()]);
                 Ok(server.call("POST", &path, Some(&request)).await?)
             }
             BulkStore::Direct(store) => {
@@ -171,10 +145,8 @@ impl BulkStore {
     async fn delete_some(&self, kind: &Kind, after: Option<String>) -> Result<KindDeleted> {
         match self {
             BulkStore::Server(server) => {
-                let mut path = path(&["v1", "kinds", kind.as_str()]);
-                if let Some(after) = after {
-                    path += &format!("?after={}", encoded(&after));
-                }
+                let path = path(&["v1", "kinds", kind.as_str()]);
+                let path = with_query(path, &AfterQuery { after });
                 Ok(server.call("DELETE", &path, None::<&()>).await?)
             }
             BulkStore::Direct(store) => {
@@ -184,32 +156,8 @@ impl BulkStore {
     }
 }
 
-/// The path and query that count the jobs that match.
-fn count_path(kind: &Kind, filter: &JobFilter, after: Option<&str>) -> String {
-    let mut path = path(&["v1", "kinds", kind.as_str(), "count"]);
-    let filter = serde_json::to_value(filter).expect("plain data can be serialized");
-    let fields = filter.as_object().into_iter().flatten().map(|(name, value)| {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        (name.as_str(), text)
-    });
-    let fields = fields.chain(after.map(|after| ("after", after.to_owned())));
-    for (number, (name, value)) in fields.enumerate() {
-        let separator = if number == 0 { '?' } else { '&' };
-        path += &format!("{separator}{name}={}", encoded(&value));
-    }
-    path
-}
-
-/// A value of a query.
-fn encoded(value: &str) -> String {
-    // A segment of a path is encoded at least as much.
-    path(&[value]).split_off(1)
-}
-
 fn read(filter: &JobFilter) -> Result<BulkFilter> {
-    let context = ParseContext { now: times::now() };
-    let read = BulkFilter::read(filter.clone(), "", &context);
-    read.map_err(|problem: Problem| CliError::usage(problem.detail))
+    filter.clone().read(&times::context()).map_err(CliError::of_request)
 }
 
 /// The position from which a call continues.
@@ -228,19 +176,4 @@ fn after_some(error: CliError, jobs: u64, done: &str) -> CliError {
 
 fn were(jobs: u64) -> String {
     format!("{} {}", count(jobs, "job"), if jobs == 1 { "was" } else { "were" })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_query_of_a_count_has_every_field_of_the_filter() {
-        let kind = Kind::new("mail").unwrap();
-        assert_eq!(count_path(&kind, &JobFilter::default(), None), "/v1/kinds/mail/count");
-        let prefix = Some("a/b&c".to_owned());
-        let filter = JobFilter { prefix, priority: Some(7), ..JobFilter::default() };
-        let path = count_path(&kind, &filter, Some("ü"));
-        assert_eq!(path, "/v1/kinds/mail/count?prefix=a%2Fb%26c&priority=7&after=%C3%BC");
-    }
 }

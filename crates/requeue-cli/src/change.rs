@@ -1,16 +1,16 @@
 //! `cancel`, `revive` and `run-now`: change jobs by kind and id, or all that match.
 
-use crate::bulk::{BulkStore, Verb};
+use crate::args::word;
+use crate::bulk::BulkStore;
 use crate::confirm::Confirmation;
 use crate::error::{CliError, Exit, Result};
-use crate::format::{self, JobResult};
-use crate::inspect::StateName;
+use crate::format::JobResult;
 use crate::job_name;
 use crate::output::{Output, count, escape};
 use crate::store_args::{IfMissing, StoreArgs};
-use requeue_http::wire::{BulkChangeResult, ChangeDone, JobFilter, StateJson};
+use requeue_http::wire::{BulkChangeResult, BulkVerb, ChangeDone, JobFilter, StateJson, Word};
 use requeue_jobs::limits::{MAX_BATCH, MAX_PRIORITY};
-use requeue_jobs::{Change, JobState, Kind};
+use requeue_jobs::{Change, Kind};
 
 pub(crate) const CANCEL_HELP: &str = "\
 A leased job is removed when its lease ends. Its worker learns of that when it
@@ -55,8 +55,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "ids")]
     all: bool,
     /// With --all, only select jobs in this state
-    #[arg(long, value_enum, requires = "all")]
-    state: Option<StateName>,
+    #[arg(long, value_parser = word::<StateJson>(), requires = "all")]
+    state: Option<StateJson>,
     /// With --all, only select jobs whose id begins with PREFIX
     #[arg(long, requires = "all")]
     prefix: Option<String>,
@@ -76,14 +76,14 @@ pub(crate) struct Args {
 
 impl Args {
     /// Which jobs `--all` selects.
-    fn filter(&self, verb: Verb) -> JobFilter {
-        let state = self.state.map(JobState::from).or(match verb {
-            Verb::Revive => Some(JobState::Dead),
-            Verb::RunNow => Some(JobState::Waiting),
-            Verb::Cancel => None,
+    fn filter(&self, verb: BulkVerb) -> JobFilter {
+        let state = self.state.or(match verb {
+            BulkVerb::Revive => Some(StateJson::Dead),
+            BulkVerb::RunNow => Some(StateJson::Waiting),
+            BulkVerb::Cancel => None,
         });
         JobFilter {
-            state: state.map(StateJson::from),
+            state,
             prefix: self.prefix.clone(),
             priority: self.priority,
             error: self.error.clone(),
@@ -95,7 +95,7 @@ impl Args {
 
 pub(crate) async fn change(
     args: Args,
-    verb: Verb,
+    verb: BulkVerb,
     store_args: &StoreArgs,
     out: Output,
 ) -> Result<()> {
@@ -127,8 +127,7 @@ pub(crate) async fn change(
                     out.print(
                         || JobResult { kind: kind.as_str(), id: id.as_str(), done },
                         || {
-                            let (result, id) =
-                                (format::wire_name(done.result), escape(id.as_str()));
+                            let (result, id) = (done.result.name(), escape(id.as_str()));
                             format!("{result} {kind}/{id}")
                         },
                     )?;
@@ -145,7 +144,12 @@ pub(crate) async fn change(
 
 /// Changes all jobs that match. A job that no longer allows the change when its turn comes is left as it
 /// is and counted as failed.
-async fn change_all(args: &Args, verb: Verb, store_args: &StoreArgs, out: Output) -> Result<()> {
+async fn change_all(
+    args: &Args,
+    verb: BulkVerb,
+    store_args: &StoreArgs,
+    out: Output,
+) -> Result<()> {
     let kind = Kind::new(args.kind.as_str())?;
     args.confirmation.check("--all changes many jobs")?;
     let (store, filter) = (BulkStore::open(store_args).await?, args.filter(verb));
@@ -177,11 +181,11 @@ async fn change_all(args: &Args, verb: Verb, store_args: &StoreArgs, out: Output
     )
 }
 
-fn what(verb: Verb, jobs: &str) -> String {
+fn what(verb: BulkVerb, jobs: &str) -> String {
     match verb {
-        Verb::Cancel => format!("cancel {jobs}"),
-        Verb::Revive => format!("revive {jobs}"),
-        Verb::RunNow => format!("make {jobs} due now"),
+        BulkVerb::Cancel => format!("cancel {jobs}"),
+        BulkVerb::Revive => format!("revive {jobs}"),
+        BulkVerb::RunNow => format!("make {jobs} due now"),
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn claim(args: Args, store_args: &StoreArgs, out: Output) -> Re
     let mut table = Table::new(&["RECEIPT", "#ATTEMPT", "DUE", "LEASE ENDS", "BODY"]);
     for job in &claimed.jobs {
         if out.json {
-            out.print_json(&ClaimedView::from(job.clone()))?;
+            out.print_json(&ClaimedView::from(job))?;
             continue;
         }
         table.row([

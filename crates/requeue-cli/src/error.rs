@@ -3,8 +3,8 @@
 use crate::output::{print_json_note, print_labelled};
 use crate::transfer::SALVAGE_HINT;
 use requeue_disk::DiskError;
-use requeue_http::ProblemType;
 use requeue_http::client::CallError;
+use requeue_http::{Problem, ProblemType};
 use requeue_jobs::transfer::TransferError;
 use requeue_jobs::{ChangeError, Invalid, PutError, ScheduleError, SettleError, StoreError};
 use requeue_postgres::PostgresConnectError;
@@ -77,6 +77,18 @@ impl CliError {
     /// An error and its causes.
     pub(crate) fn from_error(exit: Exit, error: &(dyn Error + 'static)) -> Self {
         CliError::new(exit, chain(error))
+    }
+
+    /// The error of a request of the HTTP API that the arguments fill: its fields have the names of options.
+    pub(crate) fn of_request(problem: Problem) -> Self {
+        let Problem { field, detail, .. } = problem;
+        let option = field.map(|field| (format!("{field}: "), field.replace('_', "-")));
+        CliError::usage(match &option {
+            Some((prefix, option)) => {
+                format!("--{option}: {}", detail.strip_prefix(prefix).unwrap_or(&detail))
+            }
+            None => detail,
+        })
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {

@@ -209,7 +209,7 @@ mod tests {
         let line = untimed_line(&claimed);
         assert!(line.starts_with("claimed    mail/order-42, worker laptop, attempt 2, until "));
         assert!(line.ends_with(":30"), "{line}");
-        let until = Some("2027-12-01T08:00:30.000Z".to_owned());
+        let until = Some("2027-12-01T08:00:30.000Z".into());
         let line = untimed_line(&EventJson { event: "retried".to_owned(), until, ..claimed });
         assert!(line.contains("attempt 2, due 2027-12-01 "), "{line}");
         let settings = event(json!({

@@ -3,7 +3,7 @@
 use crate::output::{Cell, count, escape, truncate};
 use crate::text::{Text, Tone};
 use crate::times::{local, relative, rough};
-use requeue_http::wire::StateJson;
+use requeue_http::wire::{StateJson, Word};
 use requeue_jobs::{Body, JobState, JobView, Timestamp};
 use serde::Serialize;
 
@@ -19,12 +19,6 @@ pub(crate) struct JobResult<'a, T> {
 /// The maximum width of a body or an error in a table, in characters.
 pub(crate) const CELL_WIDTH: usize = 60;
 
-/// The name of a value in the HTTP API, such as `ready`.
-pub(crate) fn wire_name(value: impl Serialize) -> String {
-    let json = serde_json::to_value(value).expect("plain data can be serialized");
-    json.as_str().unwrap_or_default().to_owned()
-}
-
 fn state_tone(state: JobState) -> Tone {
     match state {
         JobState::Ready => Tone::Good,
@@ -36,7 +30,7 @@ fn state_tone(state: JobState) -> Tone {
 
 /// The state of a job.
 pub(crate) fn state_cell(state: JobState) -> Cell {
-    Cell::new(state_tone(state), wire_name(StateJson::from(state)))
+    Cell::new(state_tone(state), StateJson::from(state).name())
 }
 
 /// A number of bytes, such as `512 bytes` or `1.2 MiB`.
@@ -71,7 +65,7 @@ pub(crate) fn error_cell(job: &JobView) -> String {
 pub(crate) fn job_text(job: &JobView, now: Timestamp) -> Text {
     let mut lines = vec![
         ("job", format!("{} of kind {}", escape(job.id.as_str()), job.kind)),
-        ("state", wire_name(StateJson::from(job.state))),
+        ("state", StateJson::from(job.state).name().to_owned()),
         ("due", local(job.version.due, now)),
         ("priority", job.version.priority.to_string()),
         ("generation", job.version.generation.to_string()),
@@ -107,6 +101,8 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> Text {
     match &job.done {
         None => {
             lines.push(("content type", escape(job.body().content_type())));
+            let head = job.version.content.head.entries().into_iter();
+            lines.extend(head.map(|(name, value)| (name, escape(&value))));
             lines.push(("body", text(job.body())));
         }
         // A done job has no body.
@@ -132,11 +128,6 @@ pub(crate) fn job_text(job: &JobView, now: Timestamp) -> Text {
 mod tests {
     use super::*;
     use requeue_jobs::{Generation, JobId, Kind, Version};
-
-    #[test]
-    fn names_are_those_of_the_api() {
-        assert_eq!(wire_name(StateJson::from(JobState::Dead)), "dead");
-    }
 
     #[test]
     fn bytes_have_a_unit_that_people_read() {

@@ -1,13 +1,13 @@
 //! `get` and `ls`: show jobs.
 
+use crate::args::word;
 use crate::error::{CliError, Exit, Result};
 use crate::job_name::JobName;
 use crate::output::{Cell, Output, Table, escape, print_note};
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::text::Tone;
 use crate::{format, times};
-use clap::ValueEnum;
-use requeue_http::wire::JobJson;
+use requeue_http::wire::{JobJson, JobOrder, StateJson};
 use requeue_jobs::limits::{MAX_BATCH, MAX_PRIORITY};
 use requeue_jobs::{
     DoneView, JobState, JobView, Kind, Query, Store, StoreError, TimeQuery, Timestamp,
@@ -43,28 +43,6 @@ pub(crate) async fn get(args: GetArgs, store_args: &StoreArgs, out: Output) -> R
     out.print(|| JobJson::from(&job), || format::job_text(&job, times::now()))
 }
 
-/// A value of `--state`.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum StateName {
-    Waiting,
-    Ready,
-    Leased,
-    Dead,
-    Done,
-}
-
-impl From<StateName> for JobState {
-    fn from(name: StateName) -> Self {
-        match name {
-            StateName::Waiting => JobState::Waiting,
-            StateName::Ready => JobState::Ready,
-            StateName::Leased => JobState::Leased,
-            StateName::Dead => JobState::Dead,
-            StateName::Done => JobState::Done,
-        }
-    }
-}
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Jobs are listed in the order of their ids. With --order, waiting and ready
@@ -80,8 +58,8 @@ pub(crate) struct LsArgs {
     /// Kind of the jobs
     kind: String,
     /// Only list jobs in this state
-    #[arg(long, value_enum)]
-    state: Option<StateName>,
+    #[arg(long, value_parser = word::<StateJson>())]
+    state: Option<StateJson>,
     /// Only list jobs whose id begins with PREFIX
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
@@ -92,29 +70,18 @@ pub(crate) struct LsArgs {
     /// Order of the jobs; time and newest need --state
     #[arg(
         long,
-        value_enum,
+        value_parser = word::<JobOrder>(),
         default_value = "id",
         hide_default_value = true,
         requires_ifs([("time", "state"), ("newest", "state")])
     )]
-    order: OrderName,
+    order: JobOrder,
     /// Maximum number of jobs to list
     #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "all")]
     limit: usize,
     /// List all jobs
     #[arg(long)]
     all: bool,
-}
-
-/// A value of `--order`.
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-pub(crate) enum OrderName {
-    /// By id
-    Id,
-    /// By time, the earliest first
-    Time,
-    /// By time, the latest first
-    Newest,
 }
 
 /// The page that is listed next.
@@ -150,7 +117,7 @@ impl NextPage {
 /// Lists jobs by id or by time, and prints each page as it arrives.
 pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Result<()> {
     let kind = Kind::with_reserved(args.kind)?;
-    if args.order != OrderName::Id && !args.prefix.is_empty() {
+    if args.order != JobOrder::Id && !args.prefix.is_empty() {
         let message = "jobs with a prefix can only be listed by id";
         return Err(CliError::usage(message).hint("leave out --order or --prefix"));
     }
@@ -158,8 +125,8 @@ pub(crate) async fn ls(args: LsArgs, store_args: &StoreArgs, out: Output) -> Res
     let mut left = if args.all { usize::MAX } else { args.limit };
     let state = args.state.map(JobState::from);
     let mut next = match (args.order, state) {
-        (OrderName::Time | OrderName::Newest, Some(state)) => {
-            let newest_first = args.order == OrderName::Newest;
+        (JobOrder::Time | JobOrder::Newest, Some(state)) => {
+            let newest_first = args.order == JobOrder::Newest;
             NextPage::ByTime(TimeQuery { newest_first, ..TimeQuery::new(kind.clone(), state) })
         }
         _ => NextPage::ById(Query { state, prefix: args.prefix, ..Query::new(kind.clone()) }),

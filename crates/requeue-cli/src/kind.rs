@@ -12,7 +12,7 @@ use requeue_http::Problem;
 use requeue_http::client::path;
 use requeue_http::times::parse_rate;
 use requeue_http::wire::{
-    BackoffPatch, KeepDoneJson, ParseContext, RateJson, RetentionPatch, SettingsJson, SettingsPatch,
+    BackoffPatch, DurationText, KeepDoneJson, RateJson, RetentionPatch, SettingsJson, SettingsPatch,
 };
 use requeue_jobs::{Kind, Rate, Retention, Settings, Store};
 use requeue_push::PushConfig;
@@ -194,13 +194,13 @@ impl Args {
             }
             (age, _) => age.and_then(|DurationOrNone(age)| age),
         };
-        let age = age.map(times::show_duration);
+        let age = age.map(DurationText::from);
         Ok(Some(Some(KeepDoneJson { age, count: self.keep_done_count })))
     }
 
     /// The settings to change, as the HTTP API has them. `None` if there are no options.
     fn patch(&self) -> Result<Option<SettingsPatch>> {
-        let text = |duration: Option<Duration>| duration.map(times::show_duration);
+        let text = |duration: Option<Duration>| duration.map(DurationText::from);
         let backoff = BackoffPatch {
             base: text(self.backoff),
             max: text(self.backoff_max),
@@ -213,8 +213,8 @@ impl Args {
             max_attempts: self.max_attempts,
             concurrency: self.concurrency.map(|set| set.0),
             rate: self.rate.map(|RateArg(rate)| {
-                let (per, burst) = (times::show_duration, self.burst);
-                rate.map(|(jobs, time)| RateJson { jobs, per: per(time), burst }.into())
+                let burst = self.burst;
+                rate.map(|(jobs, per)| RateJson { jobs, per: per.into(), burst }.into())
             }),
             ageing: self.ageing.map(|DurationOrNone(ageing)| text(ageing)),
             keep_done: self.keep_done_patch().map_err(CliError::usage)?,
@@ -323,17 +323,16 @@ pub(crate) async fn change(
     patch: SettingsPatch,
 ) -> Result<Settings> {
     let refused = |problem: Problem| CliError::usage(problem.detail);
-    let reading = ParseContext { now: times::now() };
     let store = match store {
         BulkStore::Direct(store) => store,
         BulkStore::Server(server) => {
             let path = path(&["v1", "kinds", kind.as_str()]);
             let set: SettingsJson = server.call("PATCH", &path, Some(&patch)).await?;
-            return set.read(&reading).map_err(refused);
+            return set.read().map_err(refused);
         }
     };
     let settings = store.settings(kind.clone()).await?;
-    let mut settings = patch.apply(settings, &reading).map_err(refused)?;
+    let mut settings = patch.apply(settings).map_err(refused)?;
     if let Some(change) = &patch.push {
         let before = settings.push.take();
         let changed = change.as_ref().map(|change| PushConfig::changed(before.as_ref(), change));
@@ -426,9 +425,8 @@ mod tests {
 
     #[test]
     fn only_the_given_settings_change() {
-        let reading = ParseContext { now: times::now() };
         let apply = |line: &str, settings: Settings| {
-            patch(line).expect("options are given").apply(settings, &reading).unwrap()
+            patch(line).expect("options are given").apply(settings).unwrap()
         };
         assert_eq!(patch("mail"), None);
         let settings = apply("mail --concurrency 3 --backoff 2s", Settings::default());
@@ -456,8 +454,7 @@ mod tests {
                     --concurrency 6 --keep-dead 7d --keep-dead-count 8 --rate 9/10s --burst 11 \
                     --ageing 12m --keep-done 13d --keep-done-count 14";
         let patch = patch(line).expect("options are given");
-        let reading = ParseContext { now: times::now() };
-        let settings = patch.apply(Settings::default(), &reading).unwrap();
+        let settings = patch.apply(Settings::default()).unwrap();
         assert_eq!(settings.lease, Duration::from_secs(60));
         assert_eq!((settings.max_attempts, settings.concurrency), (2, Some(6)));
         assert_eq!(settings.backoff.base, Duration::from_secs(3));

@@ -50,9 +50,9 @@ mod work;
 mod workers;
 
 use args::{Cli, CliCommand};
-use bulk::Verb;
 use error::{Exit, Result};
 use output::Output;
+use requeue_http::wire::BulkVerb;
 use settle::Action;
 use std::process::ExitCode;
 
@@ -118,9 +118,15 @@ fn run(Cli { command, store_args, json }: Cli) -> Result<()> {
                 settle::settle(Action::Extend(args), &store_args, out).await
             }
             CliCommand::Bury(args) => settle::settle(Action::Bury(args), &store_args, out).await,
-            CliCommand::Cancel(args) => change::change(args, Verb::Cancel, &store_args, out).await,
-            CliCommand::Revive(args) => change::change(args, Verb::Revive, &store_args, out).await,
-            CliCommand::RunNow(args) => change::change(args, Verb::RunNow, &store_args, out).await,
+            CliCommand::Cancel(args) => {
+                change::change(args, BulkVerb::Cancel, &store_args, out).await
+            }
+            CliCommand::Revive(args) => {
+                change::change(args, BulkVerb::Revive, &store_args, out).await
+            }
+            CliCommand::RunNow(args) => {
+                change::change(args, BulkVerb::RunNow, &store_args, out).await
+            }
             CliCommand::Pause(args) => kind::pause(args, &store_args, out).await,
             CliCommand::Resume(args) => kind::resume(args, &store_args, out).await,
             CliCommand::Kind(args) => kind::kind(args, &store_args, out).await,

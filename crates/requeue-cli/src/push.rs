@@ -54,7 +54,7 @@ impl PushArgs {
         let patch = PushJson {
             url: self.push.clone(),
             headers: (!headers.is_empty()).then_some(Some(headers)),
-            timeout: self.push_timeout.map(|timeout| Some(times::show_duration(timeout))),
+            timeout: self.push_timeout.map(|timeout| Some(timeout.into())),
             concurrency: self.push_concurrency.map(Some),
             secrets: (!secrets.is_empty()).then_some(Some(secrets)),
             format: self.push_format.clone().map(Some),

@@ -1,20 +1,17 @@
 //! `put`: puts one job, or all jobs of a file.
 
+use crate::args::word;
 use crate::body::BodyType;
 use crate::error::{CliError, Exit, Result};
-use crate::format::{self, JobResult};
+use crate::format::JobResult;
 use crate::job_name;
 use crate::output::{Output, count, escape, print_labelled};
 use crate::progress::Bar;
 use crate::store_args::{IfMissing, StoreArgs};
 use crate::times;
-use clap::ValueEnum;
-use requeue_http::wire::{ParseContext, PutDone, PutRequest};
+use requeue_http::wire::{DurationText, PutDone, PutMode, PutRequest, TimeText, Word};
 use requeue_jobs::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_BODY_LEN, MAX_PRIORITY};
-use requeue_jobs::{
-    Condition, Due, Generation, JobId, Kind, Mode, Placed, Priority, Put, PutError, PutOutcome,
-    Store, Timestamp,
-};
+use requeue_jobs::{JobId, Kind, Placed, Put, PutError, PutOutcome, Store, Timestamp};
 use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 
@@ -64,8 +61,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     body_type: BodyType,
     /// How to update a job that is already pending
-    #[arg(long, value_enum, default_value_t = ModeName::Replace)]
-    mode: ModeName,
+    #[arg(long, value_parser = word::<PutMode>(), default_value = "replace")]
+    mode: PutMode,
     /// With --mode debounce, the maximum time from the first put to the due time
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     max_wait: Option<Duration>,
@@ -85,29 +82,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "id", "body", "delay", "at",
         "priority", "content_type", "text", "mode", "max_wait", "if_absent", "if_new", "if_generation"])]
     file: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ModeName {
-    /// Replace body, due time and priority
-    Replace,
-    /// Replace the body, and keep the earlier due time and the higher priority
-    Earliest,
-    /// Change nothing
-    Keep,
-    /// Replace body, due time and priority, but never delay the job beyond --max-wait
-    Debounce,
-}
-
-fn mode(name: ModeName, max_wait: Option<Duration>) -> Result<Mode, &'static str> {
-    match (name, max_wait) {
-        (ModeName::Debounce, Some(max_wait)) => Ok(Mode::Debounce { max_wait }),
-        (ModeName::Debounce, None) => Err("--mode debounce needs --max-wait DURATION"),
-        (_, Some(_)) => Err("--max-wait only applies to --mode debounce"),
-        (ModeName::Replace, None) => Ok(Mode::Replace),
-        (ModeName::Earliest, None) => Ok(Mode::Earliest),
-        (ModeName::Keep, None) => Ok(Mode::Keep),
-    }
 }
 
 pub(crate) async fn put(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
@@ -137,15 +111,18 @@ fn single(args: Args) -> Result<(Put, bool)> {
     let (kind, id, body) = job_name::split(first, [args.id, args.body])?;
     let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
     let payload = args.body_type.read(body.as_deref().unwrap_or_default(), MAX_BODY_LEN)?;
-    let mut put = Put::new(kind, id, payload);
-    put.due = args.delay.map(Due::After).or(args.at.map(Due::At)).unwrap_or_default();
-    put.mode = mode(args.mode, args.max_wait).map_err(CliError::usage)?;
-    put.condition = match args.if_generation {
-        Some(generation) => Some(Condition::IfGeneration(Generation(generation))),
-        None if args.if_new => Some(Condition::IfNew),
-        None => args.if_absent.then_some(Condition::IfAbsent),
+    let request = PutRequest {
+        due: args.at.map(TimeText::from),
+        delay: args.delay.map(DurationText::from),
+        priority: args.priority,
+        mode: Some(args.mode),
+        max_wait: args.max_wait.map(DurationText::from),
+        if_absent: args.if_absent,
+        if_new: args.if_new,
+        if_generation: args.if_generation,
+        ..Put::new(kind, id, payload).into()
     };
-    put.priority = Priority::new(args.priority.unwrap_or_default())?;
+    let put = request.read(None, None, &times::context()).map_err(CliError::of_request)?;
     Ok((put, body.is_some()))
 }
 
@@ -155,7 +132,7 @@ pub(crate) fn print(out: Output, kind: &Kind, id: &JobId, placed: Placed) -> Res
     out.print(
         || JobResult { kind: kind.as_str(), id: id.as_str(), done },
         || {
-            let (outcome, id) = (format::wire_name(done.outcome), escape(id.as_str()));
+            let (outcome, id) = (done.outcome.name(), escape(id.as_str()));
             format!("{outcome} {kind}/{id} as generation {}", done.generation)
         },
     )
@@ -169,8 +146,7 @@ fn read(line: &[u8]) -> Result<Put, String> {
         let message = message.split(&at).next().unwrap_or_default();
         format!("{message}, at column {}", error.column())
     })?;
-    let reading = ParseContext { now: times::now() };
-    request.read("", None, None, &reading).map_err(|problem| problem.detail)
+    request.read(None, None, &times::context()).map_err(|problem| problem.detail)
 }
 
 /// Puts the jobs of a file, in batches. Stops at the first invalid line. The lines before it are
@@ -274,7 +250,7 @@ struct Batch<'a> {
     first: u64,
     worst: Option<Exit>,
     /// How many puts had each outcome.
-    outcomes: Vec<(String, u64)>,
+    outcomes: Vec<(&'static str, u64)>,
     failed: u64,
 }
 
@@ -344,7 +320,7 @@ impl<'a> Batch<'a> {
 
     /// Prints the result of a put as JSON; as text, there is only a summary.
     fn placed(&mut self, kind: &Kind, id: &JobId, placed: Placed) -> Result<()> {
-        let outcome = format::wire_name(PutDone::from(placed).outcome);
+        let outcome = PutDone::from(placed).outcome.name();
         match self.outcomes.iter_mut().find(|(name, _)| *name == outcome) {
             Some((_, jobs)) => *jobs += 1,
             None => self.outcomes.push((outcome, 1)),
@@ -362,6 +338,7 @@ impl<'a> Batch<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use requeue_jobs::Due;
 
     #[test]
     fn the_error_of_an_invalid_line_names_the_problem() {

@@ -3,19 +3,24 @@
 mod next;
 mod text;
 
+use crate::args::word;
 use crate::body::BodyType;
 use crate::error::{CliError, Result};
-use crate::format::{self, JobResult};
+use crate::format::JobResult;
 use crate::job_name::{self, JobName};
 use crate::output::{Output, Table, escape, print_note};
 use crate::store_args::{IfMissing, StoreArgs, StoreLocation};
 use crate::times;
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use requeue_http::HttpStore;
 use requeue_http::client::path;
-use requeue_http::wire::{PutDone, ScheduleJson, ScheduleRequest, Schedules};
+use requeue_http::wire::{
+    DurationText, MissedJson, OverlapJson, PutDone, ScheduleJson, ScheduleRequest, Schedules,
+    TimeText, Word,
+};
+use requeue_jobs::json::BodyJson;
 use requeue_jobs::limits::{MAX_BODY_LEN, MAX_PRIORITY};
-use requeue_jobs::{JobId, Jobs, Kind, Missed, Priority, ScheduleError, ScheduleSpec, Timestamp};
+use requeue_jobs::{JobId, Jobs, Kind, ScheduleError, ScheduleSpec, Timestamp};
 use serde_json::json;
 use std::time::Duration;
 
@@ -117,14 +122,14 @@ struct SetArgs {
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     jitter: Option<Duration>,
     /// What happens with runs that were missed because no server was running
-    #[arg(long, value_enum, default_value_t = MissedName::One)]
-    missed: MissedName,
+    #[arg(long, value_parser = word::<MissedJson>(), default_value = "one")]
+    missed: MissedJson,
     /// Skip runs that were missed longer ago than this [default: 1d with --missed all]
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     catch_up: Option<Duration>,
     /// Whether a run may begin while an earlier one goes on
-    #[arg(long, value_enum, default_value_t = OverlapName::None)]
-    overlap: OverlapName,
+    #[arg(long, value_parser = word::<OverlapJson>(), default_value = "none")]
+    overlap: OverlapJson,
     /// Start no runs until the schedule is resumed
     #[arg(long)]
     paused: bool,
@@ -151,61 +156,38 @@ struct TimesArgs {
 }
 
 impl TimesArgs {
-    /// The schedule with these times, if they are given.
-    fn spec(&self) -> Option<ScheduleSpec> {
-        let zone = self.time_zone.as_deref().unwrap_or("UTC");
-        match (&self.cron, self.every) {
-            (Some(cron), _) => Some(ScheduleSpec::cron(cron.trim(), zone)),
-            (None, Some(every)) => Some(ScheduleSpec::every(whole_millis(every))),
-            (None, None) => None,
-        }
+    /// The request for a schedule with these times.
+    fn request(self) -> ScheduleRequest {
+        let TimesArgs { cron, time_zone, every } = self;
+        let (time_zone, every) = (time_zone.map(Some), every.map(DurationText::from));
+        ScheduleRequest { cron, time_zone, every, ..ScheduleRequest::default() }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum MissedName {
-    /// Put one job for all of them
-    One,
-    /// Put no job for them
-    Skip,
-    /// Put a job for each of them, one after the other
-    All,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OverlapName {
-    /// A run that falls due during another one follows it, once
-    None,
-    /// Each run has a job id of its own, which contains its time
-    Allow,
-}
-
-/// Stores keep durations in milliseconds.
-fn whole_millis(duration: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl SetArgs {
     /// The schedule, whose jobs have this body.
-    fn spec(&self, body: Option<&str>) -> Result<ScheduleSpec> {
-        let mut spec = self
-            .times
-            .spec()
-            .ok_or_else(|| CliError::usage("--cron EXPRESSION or --every DURATION is required"))?;
-        spec.content.body = self.body_type.read(body.unwrap_or_default(), MAX_BODY_LEN)?;
-        spec.priority = Priority::new(self.priority.unwrap_or_default())?;
-        spec.jitter = self.jitter.map(whole_millis).unwrap_or_default();
-        spec.missed = match self.missed {
-            MissedName::One => Missed::One,
-            MissedName::Skip => Missed::Skip,
-            MissedName::All => Missed::All,
-        };
-        spec.catch_up = self.catch_up.map(whole_millis);
-        spec.allow_overlap = self.overlap == OverlapName::Allow;
-        spec.paused = self.paused;
-        (spec.starts_at, spec.ends_at) = (self.starts_at, self.ends_at);
-        Ok(spec)
+    fn request(self, body: Option<&str>) -> Result<ScheduleRequest> {
+        let body = self.body_type.read(body.unwrap_or_default(), MAX_BODY_LEN)?;
+        let ScheduleRequest { cron, time_zone, every, .. } = self.times.request();
+        Ok(ScheduleRequest {
+            cron,
+            time_zone,
+            every,
+            priority: Some(self.priority),
+            jitter: Some(self.jitter.map(DurationText::from)),
+            missed: Some(Some(self.missed)),
+            catch_up: Some(self.catch_up.map(DurationText::from)),
+            overlap: Some(Some(self.overlap)),
+            paused: Some(Some(self.paused)),
+            starts_at: Some(self.starts_at.map(TimeText::from)),
+            ends_at: Some(self.ends_at.map(TimeText::from)),
+            ..ScheduleRequest::from(BodyJson::new(&body))
+        })
     }
+}
+
+fn spec(request: ScheduleRequest) -> Result<ScheduleSpec> {
+    request.create(&times::context()).map_err(CliError::of_request)
 }
 
 /// The schedules of a store. A server applies changes itself, and returns the times by its own clock.
@@ -261,14 +243,13 @@ impl ScheduleStore {
         Ok(kinds.into_iter().map(|kind| kind.kind).collect())
     }
 
-    async fn set(&self, kind: &Kind, id: &JobId, spec: ScheduleSpec) -> Result<ScheduleJson> {
+    async fn set(&self, kind: &Kind, id: &JobId, request: ScheduleRequest) -> Result<ScheduleJson> {
         match self {
             ScheduleStore::Server(server) => {
-                let request = ScheduleRequest::from(&spec);
                 Ok(server.call("PUT", &schedule_path(kind, id, &[]), Some(&request)).await?)
             }
             ScheduleStore::Direct(jobs) => {
-                let view = jobs.set_schedule(kind.as_str(), id.as_str(), spec).await?;
+                let view = jobs.set_schedule(kind.as_str(), id.as_str(), spec(request)?).await?;
                 Ok(ScheduleJson::from(&view))
             }
         }
@@ -323,9 +304,10 @@ pub(crate) async fn schedule(args: Args, store_args: &StoreArgs, out: Output) ->
         ScheduleCommand::Set(args) => {
             let more = [args.id.clone(), args.body.clone()];
             let (kind, id, body) = job_name::split(args.kind.clone(), more)?;
-            let spec = args.spec(body.as_deref())?;
+            let request = args.request(body.as_deref())?;
+            spec(request.clone())?;
             let (kind, id) = (Kind::new(kind)?, JobId::new(id)?);
-            let set = open(IfMissing::Create).await?.set(&kind, &id, spec).await?;
+            let set = open(IfMissing::Create).await?.set(&kind, &id, request).await?;
             out.print(|| &set, || format!("set {kind}/{}, {}", name(&id), text::next(&set, now)))
         }
         ScheduleCommand::Show(args) => {
@@ -346,7 +328,7 @@ pub(crate) async fn schedule(args: Args, store_args: &StoreArgs, out: Output) ->
             let done = open(IfMissing::Fail).await?.run(&kind, &id).await?;
             let json = || JobResult { kind: kind.as_str(), id: id.as_str(), done };
             out.print(json, || {
-                let outcome = format::wire_name(done.outcome);
+                let outcome = done.outcome.name();
                 format!("{outcome} {kind}/{} as generation {}", name(&id), done.generation)
             })
         }

@@ -4,8 +4,8 @@ use crate::body::BodyType;
 use crate::error::{CliError, Exit, Result};
 use crate::output::{Output, escape};
 use crate::store_args::{IfMissing, StoreArgs};
-use crate::{format, times};
-use requeue_http::wire::SettleDone;
+use crate::times;
+use requeue_http::wire::{SettleDone, Word};
 use requeue_jobs::limits::{MAX_ACK_RESULT_LEN, MAX_BATCH, MAX_BATCH_BYTES};
 use requeue_jobs::rules::check_result;
 use requeue_jobs::{Receipt, Settle, Settled, Settlement};
@@ -178,7 +178,7 @@ struct LeaseResult {
 
 fn print(out: Output, receipt: &Receipt, settled: Settled) -> Result<()> {
     let done = SettleDone::from(settled);
-    let result = format::wire_name(done.result);
+    let result = done.result.name();
     out.print(
         || LeaseResult { receipt: receipt.to_string(), done },
         || {

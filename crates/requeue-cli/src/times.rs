@@ -2,6 +2,7 @@
 
 use jiff::tz::TimeZone;
 use requeue_http::times::{TimeError, Zone, parse_time};
+use requeue_http::wire::ParseContext;
 use requeue_jobs::{Timestamp, WallClock};
 use std::time::Duration;
 
@@ -10,6 +11,11 @@ pub(crate) use requeue_http::times::{parse_duration as duration, show_duration, 
 /// Parses a point in time. Without a time zone, it is in the zone of this machine.
 pub(crate) fn time(text: &str) -> Result<Timestamp, TimeError> {
     parse_time(text, now(), Some(&Zone::local()))
+}
+
+/// The context in which requests of the HTTP API are read here.
+pub(crate) fn context() -> ParseContext {
+    ParseContext { now: now() }
 }
 
 pub(crate) fn now() -> Timestamp {

@@ -25,7 +25,6 @@ mod chunks;
 mod errors;
 mod event_parser;
 mod events;
-mod lenient;
 mod options;
 mod path;
 mod request_body;
@@ -38,7 +37,7 @@ mod transport;
 pub use calls::CallError;
 pub use events::{EventStream, StreamedEvent};
 pub use options::{HttpConnectError, Options, Secret};
-pub use path::path;
+pub use path::{path, with_query};
 
 use address::ServerAddress;
 use std::fmt;

@@ -21,4 +21,4 @@ pub mod wire;
 #[cfg(feature = "client")]
 pub use client::HttpStore;
 pub use error_group::error_group;
-pub use problem::{Problem, ProblemType};
+pub use problem::{AtField, Problem, ProblemType};

@@ -9,6 +9,7 @@ use requeue_jobs::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 use std::fmt;
 
 /// The path under which problem types are explained. The name of the type follows.
@@ -30,6 +31,7 @@ const MAX_REPEATED: usize = 1000;
 /// assert_eq!(problem.field.as_deref(), Some("kind"));
 /// assert!(problem.detail.contains("'/'"));
 /// ```
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(description = "An error, as problem details (RFC 9457)."))]
@@ -45,22 +47,16 @@ pub struct Problem {
     /// What is wrong with this request: the field, its value and the limit.
     pub detail: String,
     /// The field that is wrong, such as `jobs[3].delay`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// The value of the field, or its length or number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
     /// The lowest allowed value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<Value>,
     /// The highest allowed value, length or number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Value>,
     /// What the limit applies to, as named in `detail`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
     /// With `exists` and `other-generation`: the newest generation of the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
 }
 
@@ -388,6 +384,33 @@ impl Problem {
     }
 }
 
+/// Says where in a request an error is. The names are put together only if there is an error.
+///
+/// ```
+/// use requeue_http::{AtField, Problem};
+/// use requeue_jobs::Kind;
+///
+/// let read = || -> Result<Kind, Problem> { Kind::new("a b").at("kind").within("jobs[3].") };
+/// assert_eq!(read().unwrap_err().field.as_deref(), Some("jobs[3].kind"));
+/// ```
+pub trait AtField<T> {
+    /// Converts an error to a problem with this field.
+    fn at(self, field: &str) -> Result<T, Problem>;
+
+    /// Puts `path`, such as `lease.`, in front of the field of a problem.
+    fn within(self, path: &str) -> Result<T, Problem>;
+}
+
+impl<T, E: Into<Problem>> AtField<T> for Result<T, E> {
+    fn at(self, field: &str) -> Result<T, Problem> {
+        self.map_err(|error| error.into().at(field))
+    }
+
+    fn within(self, path: &str) -> Result<T, Problem> {
+        self.map_err(|error| error.into().within(path))
+    }
+}
+
 /// Cuts a long text.
 fn cut(mut text: String) -> String {
     if text.len() > MAX_REPEATED {
@@ -398,36 +421,67 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// Returns the field of a request that a limit applies to, if it is always the same one. In a batch,
-/// [`Problem::at`] sets the field of the entry instead.
+/// What limits apply to, as [`Invalid`] names it, and the field of a request, if it is always the same one.
+/// In a batch, [`Problem::at`] sets the field of the entry instead.
+const LIMITED: [(&str, &str); 53] = [
+    ("entries in a batch", ""),
+    ("failed attempts of a job", ""),
+    ("its end", ""),
+    ("jobs in a claim", "max"),
+    ("kinds", ""),
+    ("kinds in a claim", "kinds"),
+    ("schedules of a kind", ""),
+    ("spans", "count"),
+    ("the ageing", "ageing"),
+    ("the backoff's first delay", "backoff.base"),
+    ("the backoff's longest delay", "backoff.max"),
+    ("the bodies of a batch", ""),
+    ("the bodies of the kind's schedules", ""),
+    ("the body", ""),
+    ("the body with its envelope", "envelope"),
+    ("the burst of the rate", "rate.burst"),
+    ("the catch-up window", "catch_up"),
+    ("the concurrency", "concurrency"),
+    ("the content type", "content_type"),
+    ("the cursor", ""),
+    ("the delay", "delay"),
+    ("the due time", ""),
+    ("the end of the lease", ""),
+    ("the envelope", ""),
+    ("the generation", ""),
+    ("the id", ""),
+    ("the id of a schedule whose runs overlap", "overlap"),
+    ("the jitter in percent", "backoff.jitter_percent"),
+    ("the jitter of the schedule", "jitter"),
+    ("the kind", ""),
+    ("the kind's fence", ""),
+    ("the kind's generation", ""),
+    ("the lease", "lease"),
+    ("the number of jobs of the rate", "rate.jobs"),
+    ("the period of the rate", "rate.per"),
+    ("the period of the schedule", "every"),
+    ("the priority", "priority"),
+    ("the push secrets", "push.secrets"),
+    ("the push setting", "push"),
+    ("the result", "result"),
+    ("the results of a batch", ""),
+    ("the schedule", "cron"),
+    ("the start of an attempt", ""),
+    ("the start of the attempt", ""),
+    ("the start of the lease", ""),
+    ("the successor's due time", ""),
+    ("the time of creation", ""),
+    ("the time of death", ""),
+    ("the time of the last change", ""),
+    ("the time when it was done", ""),
+    ("the time zone", "time_zone"),
+    ("the type of the envelope", ""),
+    ("the worker's name", ""),
+];
+
 fn field_of(what: &str) -> Option<&'static str> {
-    Some(match what {
-        "jobs in a claim" => "max",
-        "kinds in a claim" => "kinds",
-        "spans" => "count",
-        "the backoff's first delay" => "backoff.base",
-        "the backoff's longest delay" => "backoff.max",
-        "the jitter in percent" => "backoff.jitter_percent",
-        "the concurrency" => "concurrency",
-        "the content type" => "content_type",
-        "the delay" => "delay",
-        "the lease" => "lease",
-        "the priority" => "priority",
-        "the result" => "result",
-        "the number of jobs of the rate" => "rate.jobs",
-        "the burst of the rate" => "rate.burst",
-        "the period of the rate" => "rate.per",
-        "the ageing" => "ageing",
-        "the schedule" => "cron",
-        "the time zone" => "time_zone",
-        "the period of the schedule" => "every",
-        "the jitter of the schedule" => "jitter",
-        "the catch-up window" => "catch_up",
-        "the id of a schedule whose runs overlap" => "overlap",
-        "the push setting" => "push",
-        "the push secrets" => "push.secrets",
-        _ => return None,
-    })
+    let (_, field) = LIMITED.iter().find(|(name, _)| *name == what)?;
+    Some(*field).filter(|field| !field.is_empty())
 }
 
 impl fmt::Display for Problem {
@@ -465,6 +519,32 @@ impl From<Invalid> for Problem {
             }
             _ => problem,
         }
+    }
+}
+
+impl Problem {
+    /// Returns the limit that a request exceeded, as the store of the server reported it. `None` if it is
+    /// none that this version knows.
+    #[cfg(feature = "client")]
+    pub(crate) fn exceeded(&self) -> Option<Invalid> {
+        let (field, _) = LIMITED.iter().find(|(name, _)| Some(*name) == self.what.as_deref())?;
+        let number = |value: &Option<Value>| value.as_ref()?.as_u64();
+        let size = |value: &Option<Value>| usize::try_from(number(value)?).ok();
+        let time = |value: &Option<Value>| times::parse_duration(value.as_ref()?.as_str()?).ok();
+        let Problem { value, min, limit, .. } = self;
+        // The detail tells them apart.
+        let possible = [
+            (|| Some(Invalid::TooLong { field, len: size(value)?, limit: size(limit)? }))(),
+            (|| Some(Invalid::TooMany { what: field, count: size(value)?, limit: size(limit)? }))(),
+            (|| Some(Invalid::TooHigh { field, value: number(value)?, limit: number(limit)? }))(),
+            (|| Some(Invalid::TooLow { field, value: number(value)?, limit: number(min)? }))(),
+            (|| {
+                let (value, min, max) = (time(value)?, time(min)?, time(limit)?);
+                Some(Invalid::OutOfRange { field, value, min, max })
+            })(),
+        ];
+        let is_this = |invalid: &Invalid| self.detail.ends_with(&invalid.to_string());
+        possible.into_iter().flatten().find(is_this)
     }
 }
 

@@ -12,9 +12,11 @@
 
 mod change;
 mod claim;
+mod content;
 mod count;
 mod entry;
 mod event;
+mod filter;
 #[cfg(test)]
 mod fuzz;
 mod job;
@@ -28,15 +30,19 @@ mod reschedule;
 mod restore;
 mod schedule;
 mod settle;
+mod text;
+mod word;
 
 pub use change::{
-    BulkChangeResult, ChangeBatch, ChangeDone, ChangeEntry, ChangeIds, ChangeResult, ChangeVerb,
-    JobFilter,
+    BulkChangeResult, BulkVerb, ChangeBatch, ChangeDone, ChangeEntry, ChangeIds, ChangeResult,
+    ChangeVerb,
 };
 pub use claim::{ClaimRequest, ClaimResponse, ClaimedView, KindProblem, WaitRequest};
-pub use count::{CountQuery, ErrorExample, ErrorGroup, ErrorGroups, JobCount};
+pub use content::BodyFields;
+pub use count::{ErrorExample, ErrorGroup, ErrorGroups, JobCount};
 pub use entry::{BatchErrors, EntryResult, Results};
 pub use event::EventJson;
+pub use filter::{BulkFilter, JobFilter, last_error};
 pub use job::{
     DoneJson, FailureJson, JobJson, JobPage, LeaseJson, ResultJson, StateJson, SuccessorJson,
 };
@@ -49,13 +55,13 @@ pub use monitoring::{
     PushList, PushedKindJson, RecentJson, SchedulePage, SeriesJson, SeriesList, SeriesQuery,
     StatsJson, TroubleJson, WorkerJson, WorkerList,
 };
-#[cfg(feature = "client")]
-pub(crate) use parse::any_json;
 pub use parse::{JsonObject, ParseContext, list_limit};
 pub use push::{PushErrorJson, PushJson, PushStateJson};
 pub use put::{PutBatch, PutDone, PutMode, PutOutcomeJson, PutRequest};
-pub use query::{AfterQuery, JobOrder, JobsQuery, Upcoming, UpcomingQuery};
+pub use query::{AfterQuery, CountQuery, JobOrder, JobQuery, JobsQuery, Upcoming, UpcomingQuery};
 pub use reschedule::RescheduleRequest;
 pub use restore::{ReapRequest, ReapResult, RestoreDone, RestoreRequest, RestoreResult};
 pub use schedule::{MissedJson, OverlapJson, ScheduleJson, ScheduleRequest, Schedules};
-pub use settle::{SettleBatch, SettleDone, SettleLease, SettleResult, SettleVerb};
+pub use settle::{AckResult, SettleBatch, SettleDone, SettleLease, SettleResult, SettleVerb};
+pub use text::{DurationText, TimeText};
+pub use word::Word;

@@ -10,13 +10,11 @@ pub(crate) use by_time::list_by_time;
 pub use counts::{count, stored_count};
 pub(crate) use error_groups::error_groups;
 
-use requeue_http::wire::{BulkChangeResult, JobFilter, KindDeleted, ParseContext};
-use requeue_http::{Problem, error_group};
-use requeue_jobs::limits::{MAX_ERROR_LEN, MAX_ID_LEN};
+use requeue_http::wire::{BulkChangeResult, BulkFilter, KindDeleted};
 use requeue_jobs::rules::ResultSize;
 use requeue_jobs::{
-    Change, ChangeError, ChangeKind, Changed, Invalid, JobId, JobState, JobView, Kind, Page,
-    Priority, Query, Settings, Store, StoreError, Timestamp,
+    Change, ChangeError, ChangeKind, Changed, JobId, JobView, Kind, Page, Query, Settings, Store,
+    StoreError,
 };
 
 /// Maximum number of jobs that one call scans. Reading that many from disk takes some tenths of a
@@ -26,97 +24,10 @@ pub const MAX_SCANNED: usize = 10_000;
 /// Number of jobs per query to the store: all of their bodies are in memory.
 pub(crate) const PAGE: usize = 100;
 
-/// Which jobs a request applies to.
-#[derive(Debug, Default)]
-pub struct BulkFilter {
-    state: Option<JobState>,
-    prefix: String,
-    priority: Option<Priority>,
-    /// Text that the last error must contain, in lower case.
-    error: Option<String>,
-    /// The group of the last error.
-    error_group: Option<String>,
-    /// Whether the last failed attempt must have no error, or must not.
-    expired: Option<bool>,
-    died_before: Option<Timestamp>,
-}
-
-impl BulkFilter {
-    /// Reads the filter of a request. `path` is the prefix of field names in problems.
-    pub fn read(all: JobFilter, path: &str, reading: &ParseContext) -> Result<Self, Problem> {
-        // Longer ones match nothing, and a store would copy them for every page.
-        let texts = [
-            ("prefix", "the prefix", &all.prefix, MAX_ID_LEN),
-            ("error", "the text of the error", &all.error, MAX_ERROR_LEN),
-            ("error_group", "the group of errors", &all.error_group, MAX_ERROR_LEN),
-        ];
-        for (name, field, text, limit) in texts {
-            let len = text.as_ref().map_or(0, String::len);
-            if len > limit {
-                let too_long = Invalid::TooLong { field, len, limit };
-                return Err(Problem::from(too_long).at(format!("{path}{name}")));
-            }
-        }
-        let priority = all.priority.map(Priority::new).transpose();
-        let priority =
-            priority.map_err(|invalid| Problem::from(invalid).at(format!("{path}priority")))?;
-        Ok(BulkFilter {
-            died_before: all.died_before(&format!("{path}died_before"), reading)?,
-            state: all.state.map(JobState::from),
-            prefix: all.prefix.unwrap_or_default(),
-            priority,
-            error: all.error.map(|text| text.to_lowercase()),
-            error_group: all.error_group.map(|text| error_group(&text)),
-            expired: all.expired,
-        })
-    }
-
-    /// Returns whether a job that the store listed matches the rest of the filter.
-    fn matches(&self, job: &JobView) -> bool {
-        let has_error = |text: &String| {
-            last_error(job).is_some_and(|error| error.to_lowercase().contains(text.as_str()))
-        };
-        let is_in_group =
-            |group: &String| last_error(job).is_some_and(|error| error_group(error) == *group);
-        let died = |before| job.died_at.is_some_and(|at| at < before);
-        self.priority.is_none_or(|priority| job.version.priority == priority)
-            && self.expired.is_none_or(|expired| is_expired(job) == expired)
-            && self.died_before.is_none_or(died)
-            && self.error.as_ref().is_none_or(has_error)
-            && self.error_group.as_ref().is_none_or(is_in_group)
-    }
-
-    /// Returns whether some conditions are checked here, because stores cannot filter by them.
-    fn needs_scan(&self) -> bool {
-        self.priority.is_some()
-            || self.error.is_some()
-            || self.error_group.is_some()
-            || self.expired.is_some()
-            || self.died_before.is_some()
-    }
-
-    /// Returns whether a list of up to `limit` jobs may examine many more than a page of them.
-    pub(crate) fn examines_many(&self, by_time: bool, limit: usize) -> bool {
-        let is_filtered = if by_time { !self.prefix.is_empty() } else { self.state.is_some() };
-        limit > PAGE || is_filtered || self.needs_scan()
-    }
-
-    /// Returns the query for the jobs that may match, without a limit for its pages.
-    fn query(&self, kind: Kind, after: Option<JobId>) -> Query {
-        Query { state: self.state, prefix: self.prefix.clone(), after, ..Query::new(kind) }
-    }
-}
-
-/// Returns the error of the last failed attempt. `None` if there is none.
-fn last_error(job: &JobView) -> Option<&str> {
-    job.failures.last().and_then(|failure| failure.error.as_deref())
-}
-
-/// Returns whether the lease of the last failed attempt expired. A dead job that was restored without
-/// failures counts as such, so that the dead jobs without an error are exactly those.
-fn is_expired(job: &JobView) -> bool {
-    let has_failed = !job.failures.is_empty() || job.state == JobState::Dead;
-    has_failed && last_error(job).is_none()
+/// Returns whether a list of up to `limit` jobs may examine many more than a page of them.
+pub(crate) fn examines_many(filter: &BulkFilter, by_time: bool, limit: usize) -> bool {
+    let is_filtered = if by_time { !filter.prefix.is_empty() } else { filter.state.is_some() };
+    limit > PAGE || is_filtered || filter.needs_scan()
 }
 
 /// How far a scan came.
@@ -175,13 +86,8 @@ async fn list_within(
         // If the store does the filtering, every job that it returns is needed: query no more.
         let left = limit - page.jobs.len();
         let page_size = if filter.needs_scan() { PAGE } else { left.min(PAGE) };
-        let query = Query {
-            kind: kind.clone(),
-            state: filter.state,
-            prefix: filter.prefix.clone(),
-            after: page.cursor.take(),
-            limit: page_size,
-        };
+        let query = filter.query(kind.clone(), page.cursor.take());
+        let query = Query { limit: page_size, ..query };
         let found = store.list(query).await?;
         let found_count = found.jobs.len();
         *scans = scans.saturating_sub(found_count);
@@ -337,7 +243,8 @@ fn after_some(error: StoreError, done: u64) -> StoreError {
 mod tests {
     use super::*;
     use crate::claims::tests::PartlyFailingStore;
-    use requeue_jobs::{Body, Claim, MemoryStore, Put, Settle, Settlement, WorkerName};
+    use requeue_http::wire::{JobFilter, ParseContext};
+    use requeue_jobs::{Body, Claim, MemoryStore, Put, Settle, Settlement, Timestamp, WorkerName};
     use requeue_testkit::{Fault, Faulty, block_on};
     use std::sync::Arc;
 
@@ -368,8 +275,12 @@ mod tests {
         .expect("the job is buried");
     }
 
+    pub(super) fn filter(filter: JobFilter) -> BulkFilter {
+        filter.read(&ParseContext { now: Timestamp::default() }).expect("a valid filter")
+    }
+
     fn refused() -> BulkFilter {
-        BulkFilter { error: Some("refused".to_owned()), ..BulkFilter::default() }
+        filter(JobFilter { error: Some("refused".to_owned()), ..JobFilter::default() })
     }
 
     #[test]

@@ -32,25 +32,45 @@ impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Js
     type Rejection = ProblemResponse;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
-        is_json(request.headers())?;
-        let body_handle = request.extensions().get::<BodyHandle>().cloned();
-        // If the body was too large or too slow, the connection replaces this response.
-        let bytes = collect(request.into_body())
-            .await
-            .map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
-        let read = off_runtime(bytes.len(), move || {
-            if bytes.len() <= SHORT {
-                return read(&bytes);
-            }
-            let (read, kept) = read_long(&bytes);
-            // Until here its memory counts as used, even if the client is gone.
-            if let Some(body_handle) = body_handle {
-                body_handle.shrink_to(kept as u64);
-            }
-            read
-        });
-        Ok(Json(read.await?))
+        read_request(request, read).await.map(Json)
     }
+}
+
+/// A JSON body of a type that is also read from responses, where unknown fields are ignored. Here they are
+/// rejected.
+pub(crate) struct StrictJson<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for StrictJson<T> {
+    type Rejection = ProblemResponse;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
+        read_request(request, read_strict).await.map(StrictJson)
+    }
+}
+
+/// Reads the body of a request, and parses it with `read`.
+async fn read_request<T: Send + 'static>(
+    request: Request,
+    read: fn(&[u8]) -> Result<T, Problem>,
+) -> Result<T, ProblemResponse> {
+    is_json(request.headers())?;
+    let body_handle = request.extensions().get::<BodyHandle>().cloned();
+    // If the body was too large or too slow, the connection replaces this response.
+    let bytes = collect(request.into_body())
+        .await
+        .map_err(|error| Problem::new(ProblemType::Malformed, error.to_string()))?;
+    let read = off_runtime(bytes.len(), move || {
+        if bytes.len() <= SHORT {
+            return read(&bytes);
+        }
+        let (read, kept) = read_long(&bytes, read);
+        // Until here its memory counts as used, even if the client is gone.
+        if let Some(body_handle) = body_handle {
+            body_handle.shrink_to(kept as u64);
+        }
+        read
+    });
+    Ok(read.await?)
 }
 
 /// Does work on this many bytes: here, or on another thread if they are many.
@@ -115,7 +135,10 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// Checks a long request for texts that would take much memory, and parses it. Returns also how much
 /// memory the parsed request takes at most.
-fn read_long<T: DeserializeOwned>(bytes: &[u8]) -> (Result<T, Problem>, usize) {
+fn read_long<T>(
+    bytes: &[u8],
+    read: fn(&[u8]) -> Result<T, Problem>,
+) -> (Result<T, Problem>, usize) {
     let Measured { longest: len, padding } = json_text::measure(bytes);
     let (field, limit) = ("a text of the request", MAX_TEXT);
     if len > limit {
@@ -131,6 +154,44 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     match serde_json::from_slice(bytes) {
         Ok(JsonObject(value)) => Ok(value),
         Err(_) => read_with_path(bytes),
+    }
+}
+
+/// Does the same, and rejects unknown fields.
+fn read_strict<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut unknown = None;
+    let mut input = serde_json::Deserializer::from_slice(bytes);
+    let ignored = |path: serde_ignored::Path<'_>| {
+        // Entries of a list beyond its limit are ignored, too.
+        if unknown.is_none() && matches!(path, serde_ignored::Path::Map { .. }) {
+            unknown = Some(place(&path));
+        }
+    };
+    let read = serde_ignored::deserialize(&mut input, ignored);
+    match (read, input.end(), unknown) {
+        (Ok(JsonObject(value)), Ok(()), None) => Ok(value),
+        (Ok(_), _, Some(place)) => {
+            let name = place.rsplit('.').next().unwrap_or_default();
+            let detail = format!("unknown field `{name}`");
+            Err(Problem::new(ProblemType::Malformed, detail).at(place))
+        }
+        _ => read_with_path(bytes),
+    }
+}
+
+/// Returns the place of a field as problems name it, such as `jobs[3].lease.worker`.
+fn place(path: &serde_ignored::Path<'_>) -> String {
+    use serde_ignored::Path;
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, index } => format!("{}[{index}]", place(parent)),
+        Path::Map { parent, key } => match place(parent) {
+            parent if parent.is_empty() => key.clone(),
+            parent => format!("{parent}.{key}"),
+        },
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => place(parent),
     }
 }
 
@@ -334,7 +395,7 @@ mod tests {
     fn a_text_that_would_take_much_memory_is_rejected() {
         let text =
             |len: usize| format!(r#"{{"kinds":["\n{}"]}}"#, "x".repeat(len - 2)).into_bytes();
-        let read = |len| read_long::<requeue_http::wire::ClaimRequest>(&text(len)).0;
+        let read = |len| read_long(&text(len), super::read::<requeue_http::wire::ClaimRequest>).0;
         assert!(read(MAX_TEXT).is_ok());
         let problem = read(MAX_TEXT + 1).expect_err("it is too long");
         assert_eq!(problem.problem_type(), ProblemType::Invalid);

@@ -7,7 +7,6 @@
 //! response says when its jobs were counted.
 
 use requeue::Moment;
-use requeue_http::times::{show_duration, show_time};
 use requeue_http::wire::{Forecast, Horizon};
 use requeue_jobs::{
     Kind, KindView, SCHEDULE_TIMERS, Spans, Store, StoreError, Timestamp, WallClock,
@@ -162,7 +161,7 @@ async fn far(
 }
 
 fn horizon(name: &str, span: Duration, counts: Vec<u64>, at: Timestamp) -> Horizon {
-    let (name, span, counted_at) = (name.to_owned(), show_duration(span), show_time(at));
+    let (name, span, counted_at) = (name.to_owned(), span.into(), at.into());
     Horizon { name, span, counts, counted_at }
 }
 

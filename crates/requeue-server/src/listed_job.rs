@@ -29,18 +29,18 @@ impl ListedJob {
     /// Returns the JSON of the job, with `body_bytes` where a body was left out.
     pub(crate) fn json(&self) -> JobJson {
         let mut json = JobJson::from(&self.job);
-        // An empty text would be the body of the job.
         if self.body_bytes.is_some() {
-            (json.body, json.body_text, json.body_base64) = (None, None, None);
+            // An empty text would be the body of the job.
+            json.body_text = None;
             json.body_bytes = self.body_bytes;
         }
         if let (Some(next), Some(_)) = (&mut json.next, self.next_bytes) {
-            (next.body, next.body_text, next.body_base64) = (None, None, None);
+            next.body_text = None;
             next.body_bytes = self.next_bytes;
         }
         let result = json.done.as_mut().and_then(|done| done.result.as_mut());
         if let (Some(result), Some(_)) = (result, self.result_bytes) {
-            (result.body, result.body_text, result.body_base64) = (None, None, None);
+            result.body_text = None;
             result.body_bytes = self.result_bytes;
         }
         json

@@ -7,7 +7,6 @@ use crate::app::App;
 use crate::health::{Health, PUSH_NOT_UPDATED};
 use crate::listen::Shutdown;
 use requeue_bridge::{BrokerOptions, broker_target};
-use requeue_http::times::show_time;
 use requeue_http::wire::{PushErrorJson, PushStateJson};
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{Jobs, Kind, PushSetting, StoreError, WallClock};
@@ -162,10 +161,10 @@ impl Push {
         state.in_flight = found.in_flight as u64;
         state.last_error = found
             .last_error
-            .map(|LastError { at, error, .. }| PushErrorJson { at: show_time(at), error });
+            .map(|LastError { at, error, .. }| PushErrorJson { at: at.into(), error });
         if let Some(target) = status.targets.iter().find(|one| one.target == found.target) {
             state.circuit = Some(target.circuit.as_str().to_owned());
-            state.until = target.until.map(show_time);
+            state.until = target.until.map(Into::into);
             state.limit = target.limit;
         }
         state.target = Some(found.target);

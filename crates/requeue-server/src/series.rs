@@ -21,7 +21,6 @@ pub(crate) use history::{Activity, Counted, Span};
 use crate::instrumented::InstrumentedStore;
 use crate::listen::Shutdown;
 use history::Histories;
-use requeue_http::times::{show_duration, show_time};
 use requeue_http::wire::{SeriesJson, SeriesList};
 use requeue_jobs::{Kind, Store, WallClock};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,12 +52,7 @@ impl Series {
         let kinds = histories.kinds.iter_mut().filter(|(kind, _)| wanted(kind));
         let kinds: Vec<SeriesJson> =
             kinds.map(|(kind, history)| show(Some(kind.as_str().to_owned()), history)).collect();
-        SeriesList {
-            from: show_time(span.start(now)),
-            step: show_duration(span.step()),
-            total,
-            kinds,
-        }
+        SeriesList { from: span.start(now).into(), step: span.step().into(), total, kinds }
     }
 
     fn lock(&self) -> MutexGuard<'_, Histories> {
@@ -156,7 +150,7 @@ mod tests {
         assert_eq!((mail.recent.put, mail.recent.seconds), (3, 60));
         assert_eq!(last(&list.total.put), 4);
         assert_eq!(list.total.pending.last(), Some(&Some(2)));
-        assert_eq!((list.step.as_str(), list.from.as_str()), ("1m", "2026-12-01T07:01:00.000Z"));
+        assert_eq!((&*list.step, &*list.from), ("1m", "2026-12-01T07:01:00.000Z"));
 
         // A minute later, only the sliding window has moved on.
         clock.advance(Duration::from_secs(65));

@@ -6,7 +6,6 @@
 
 use crate::app::App;
 use crate::push::Stopped;
-use requeue_http::times::show_time;
 use requeue_http::wire::{EXPIRED_IN_A_ROW, LATE_AFTER, TroubleJson};
 use requeue_jobs::{Kind, KindView, Timestamp, WorkerName};
 use std::cmp::Reverse;
@@ -91,7 +90,7 @@ fn about(name: &str, kind: &KindView) -> TroubleJson {
     TroubleJson {
         name: name.to_owned(),
         kind: Some(kind.kind.to_string()),
-        oldest_ready: kind.oldest_ready.map(show_time),
+        oldest_ready: kind.oldest_ready.map(Into::into),
         ..TroubleJson::default()
     }
 }

@@ -46,10 +46,10 @@ struct NextTime {
 }
 
 pub(super) async fn next(args: Args, store_args: &StoreArgs, out: Output) -> Result<()> {
-    let (kind, id, spec) = match args.times.spec() {
+    let (kind, id, spec) = match args.kind {
+        Some(_) => stored(&args, store_args).await?,
         // The name of a schedule only matters for its jitter.
-        Some(spec) => (Kind::new("none")?, JobId::new("none")?, spec),
-        None => stored(&args, store_args).await?,
+        None => (Kind::new("none")?, JobId::new("none")?, super::spec(args.times.request())?),
     };
     spec.check(&kind, &id)?;
     let now = times::now();

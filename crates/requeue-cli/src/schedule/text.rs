@@ -2,7 +2,6 @@
 
 use crate::output::{escape, truncate};
 use crate::times;
-use requeue_http::times::parse_time;
 use requeue_http::wire::{MissedJson, OverlapJson, ScheduleJson};
 use requeue_jobs::Timestamp;
 
@@ -10,11 +9,6 @@ pub(super) const HEADING: [&str; 6] = ["KIND", "ID", "TIMES", "ZONE", "NEXT", ""
 
 /// The maximum width of a cron expression or a problem in a table, in characters.
 const WIDTH: usize = 60;
-
-/// Parses a time of the HTTP API.
-fn time(text: &str, now: Timestamp) -> Option<Timestamp> {
-    parse_time(text, now, None).ok()
-}
 
 /// When a schedule runs: its cron expression or period.
 fn rule(schedule: &ScheduleJson) -> String {
@@ -36,7 +30,7 @@ fn without_next(schedule: &ScheduleJson) -> String {
 
 /// The next run, as part of a sentence.
 pub(super) fn next(schedule: &ScheduleJson, now: Timestamp) -> String {
-    match schedule.next.as_deref().and_then(|text| time(text, now)) {
+    match schedule.next.as_deref().and_then(times::exact) {
         Some(at) => format!("next run {}", times::local(at, now)),
         None => without_next(schedule),
     }
@@ -44,7 +38,7 @@ pub(super) fn next(schedule: &ScheduleJson, now: Timestamp) -> String {
 
 /// The row of a schedule in a list.
 pub(super) fn row(schedule: &ScheduleJson, now: Timestamp) -> [String; 6] {
-    let next = schedule.next.as_deref().and_then(|text| time(text, now));
+    let next = schedule.next.as_deref().and_then(times::exact);
     [
         escape(&schedule.kind),
         escape(&schedule.id),
@@ -58,7 +52,7 @@ pub(super) fn row(schedule: &ScheduleJson, now: Timestamp) -> [String; 6] {
 /// All details of a schedule, one per line.
 pub(super) fn schedule(schedule: &ScheduleJson, now: Timestamp) -> String {
     let local =
-        |text: &str| time(text, now).map_or_else(|| escape(text), |at| times::local(at, now));
+        |text: &str| times::exact(text).map_or_else(|| escape(text), |at| times::local(at, now));
     let mut lines = vec![
         ("schedule", format!("{} of kind {}", escape(&schedule.id), escape(&schedule.kind))),
         ("times", rule(schedule)),
@@ -93,8 +87,7 @@ pub(super) fn schedule(schedule: &ScheduleJson, now: Timestamp) -> String {
     );
     option("priority", Some(schedule.priority.to_string()));
     option("content type", Some(escape(&schedule.content_type)));
-    let body = schedule.body.as_ref().map(|json| json.get());
-    let body = body.or(schedule.body_text.as_deref()).or(schedule.body_base64.as_deref());
-    option("body", body.map(escape));
+    let body = schedule.body_fields();
+    option("body", body.json.or(body.text).or(body.base64).map(escape));
     lines.iter().map(|(name, value)| format!("{name:<13} {value}")).collect::<Vec<_>>().join("\n")
 }

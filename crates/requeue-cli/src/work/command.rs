@@ -72,6 +72,12 @@ pub(super) enum Ended {
     Failed(String),
 }
 
+/// The optional fields of a job, such as `REQUEUE_ENVELOPE`. A variable cannot contain a NUL.
+fn head_variables(job: &ClaimedJob) -> impl Iterator<Item = (String, String)> {
+    let entries = job.version.content.head.entries().into_iter();
+    entries.map(|(name, text)| (format!("REQUEUE_{}", name.to_uppercase()), text.replace('\0', "")))
+}
+
 /// Why a command was stopped.
 #[derive(Clone, Copy)]
 enum StopReason {
@@ -119,6 +125,7 @@ impl Command {
             .env("REQUEUE_DUE", times::show_time(job.version.due))
             .env("REQUEUE_RECEIPT", job.receipt.to_string())
             .env("REQUEUE_CONTENT_TYPE", job.body().content_type())
+            .envs(head_variables(job))
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);

@@ -144,8 +144,14 @@ fn an_invalid_command_line_exits_with_2_and_names_the_problem() {
         (&["put", "mail", "a", "--at", "5m"], "write in 5m"),
         (&["put", "mail", "a", "--at", "09:00 Mars/Base"], "Mars/Base"),
         (&["put", "mail", "a", "--in", "5m", "--at", "09:00"], "cannot be used with"),
-        (&["put", "mail", "a", "--mode", "debounce"], "--mode debounce needs --max-wait DURATION"),
-        (&["put", "mail", "a", "--max-wait", "5m"], "--max-wait only applies to --mode debounce"),
+        (
+            &["put", "mail", "a", "--mode", "debounce"],
+            "--max-wait: mode debounce requires max_wait",
+        ),
+        (
+            &["put", "mail", "a", "--max-wait", "5m"],
+            "--max-wait: max_wait is only allowed with mode debounce",
+        ),
         (&["put", "mail", "a", "--if-absent", "--if-generation", "1"], "cannot be used with"),
         (&["put", "mail", "a", "--file", "f"], "cannot be used with"),
         (&["ack"], "<RECEIPT>"),
@@ -157,7 +163,7 @@ fn an_invalid_command_line_exits_with_2_and_names_the_problem() {
         (&["kind", "mail", "--max-attempts", "0"], "0 is not in 1.."),
         (&["kind", "mail", "--concurrency", "many"], "expected a number or `none`"),
         (&["schedule"], "Usage: requeue schedule"),
-        (&["schedule", "set", "mail", "a"], "--cron EXPRESSION or --every DURATION is required"),
+        (&["schedule", "set", "mail", "a"], "--cron: cron or every is required"),
         (&["schedule", "set", "mail", "a", "--cron", "x", "--every", "1h"], "cannot be used with"),
         (
             &["schedule", "set", "mail", "a", "--time-zone", "UTC", "--every", "1h"],

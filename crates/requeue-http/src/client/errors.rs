@@ -2,13 +2,11 @@
 
 use super::calls::CallError;
 use crate::problem::{Problem, ProblemType};
-use crate::times::parse_duration;
 use hyper::StatusCode;
 use requeue_jobs::{
     Change, ChangeError, ChangeKind, Condition, Generation, Invalid, Put, PutError, Receipt,
     SettleError, StoreError,
 };
-use serde_json::Value;
 
 /// Converts the error of a call that changes something.
 pub(super) fn change_error(error: CallError) -> StoreError {
@@ -174,93 +172,9 @@ pub(super) fn problem_of(url: &str, status: StatusCode, bytes: &[u8]) -> Problem
     Problem::new(problem_type, format!("{url} returned {status}{hint}: {text}"))
 }
 
-/// What a limit can apply to, as the stores name it. [`Invalid`] contains static texts, so a text from a
-/// response must be found here.
-const LENGTHS: [&str; 15] = [
-    "the kind",
-    "the id",
-    "the cursor",
-    "the worker's name",
-    "the body",
-    "the content type",
-    "the bodies of a batch",
-    "the result",
-    "the results of a batch",
-    "the schedule",
-    "the time zone",
-    "the id of a schedule whose runs overlap",
-    "the bodies of the kind's schedules",
-    "the push setting",
-    "the push secrets",
-];
-const COUNTS: [&str; 7] = [
-    "entries in a batch",
-    "kinds in a claim",
-    "jobs in a claim",
-    "kinds",
-    "spans",
-    "schedules of a kind",
-    "failed attempts of a job",
-];
-const NUMBERS: [&str; 8] = [
-    "the kind's generation",
-    "the kind's fence",
-    "the generation",
-    "the jitter in percent",
-    "the concurrency",
-    "the priority",
-    "the number of jobs of the rate",
-    "the burst of the rate",
-];
-const TIMES: [&str; 20] = [
-    "the lease",
-    "the delay",
-    "the period of the schedule",
-    "the jitter of the schedule",
-    "the catch-up window",
-    "the ageing",
-    "the period of the rate",
-    "the backoff's first delay",
-    "the backoff's longest delay",
-    "the due time",
-    "the time of creation",
-    "the time of the last change",
-    "the time of death",
-    "the start of the lease",
-    "the end of the lease",
-    "the start of an attempt",
-    "its end",
-    "the start of the attempt",
-    "the time when it was done",
-    "the successor's due time",
-];
-
 /// Returns the error that a local store would return, or else one with the detail of the response.
 fn invalid(problem: Problem) -> Invalid {
-    known_limit(&problem).unwrap_or(Invalid::Refused { reason: problem.detail })
-}
-
-fn known_limit(problem: &Problem) -> Option<Invalid> {
-    let Problem { what, value, min, limit, .. } = problem;
-    let known =
-        |texts: &[&'static str]| texts.iter().copied().find(|text| Some(*text) == what.as_deref());
-    let number = |value: &Option<Value>| value.as_ref()?.as_u64();
-    let size = |value: &Option<Value>| usize::try_from(number(value)?).ok();
-    let time = |value: &Option<Value>| parse_duration(value.as_ref()?.as_str()?).ok();
-    if let Some(field) = known(&LENGTHS) {
-        Some(Invalid::TooLong { field, len: size(value)?, limit: size(limit)? })
-    } else if let Some(what) = known(&COUNTS) {
-        Some(Invalid::TooMany { what, count: size(value)?, limit: size(limit)? })
-    } else if let Some(field) = known(&NUMBERS) {
-        let value = number(value)?;
-        Some(match number(limit) {
-            Some(limit) => Invalid::TooHigh { field, value, limit },
-            None => Invalid::TooLow { field, value, limit: number(min)? },
-        })
-    } else {
-        let field = known(&TIMES)?;
-        Some(Invalid::OutOfRange { field, value: time(value)?, min: time(min)?, max: time(limit)? })
-    }
+    problem.exceeded().unwrap_or(Invalid::Refused { reason: problem.detail })
 }
 
 #[cfg(test)]
@@ -360,10 +274,8 @@ mod tests {
         let settle = crate::wire::SettleLease {
             receipt: receipt.to_string(),
             how: Some(crate::wire::SettleVerb::Requeue),
-            result: None,
             error: Some("no".into()),
-            delay: None,
-            lease: None,
+            ..Default::default()
         };
         let context = crate::wire::ParseContext { now: requeue_jobs::Timestamp::default() };
         let problems = invalid.into_iter().map(Problem::from);
@@ -372,7 +284,7 @@ mod tests {
         let problems = problems.chain([
             SettleError::LeaseLost { receipt }.into(),
             StoreError::Unavailable { reason: "busy".into() }.into(),
-            settle.read("leases[0].", None, &context).unwrap_err(),
+            settle.read(None, &context).unwrap_err(),
             crate::times::parse_duration("5 parsecs").unwrap_err().into(),
         ]);
         for problem in problems {

@@ -3,13 +3,14 @@
 use super::HttpStore;
 use super::calls::CallError;
 use super::event_parser::{EventParser, Message};
-use super::path::query;
+use super::path::with_query;
 use super::transport::{Download, HttpCall};
 use crate::wire::EventJson;
 use hyper::Method;
 use hyper::body::Bytes;
 use requeue_jobs::Kind;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -68,8 +69,9 @@ impl HttpStore {
     /// ```
     pub async fn events(&self, kinds: &[Kind]) -> Result<EventStream, CallError> {
         let kinds = kinds.iter().map(Kind::as_str).collect::<Vec<_>>().join(",");
-        let mut path = "/v1/events".to_owned();
-        query(&mut path, &[("kinds", (!kinds.is_empty()).then_some(&*kinds))]);
+        let query: BTreeMap<_, _> =
+            (!kinds.is_empty()).then_some(("kinds", kinds)).into_iter().collect();
+        let path = with_query("/v1/events".to_owned(), &query);
         let mut call = HttpCall::json(Method::GET, &path, None);
         call.accept = "text/event-stream";
         let download = self.stream(call, MAX_SILENCE).await?;

@@ -1,5 +1,7 @@
 //! Percent-encoding of paths and queries.
 
+use serde::Serialize;
+
 /// Returns a URL path of these segments, each of which can be any text.
 ///
 /// Characters with a meaning in URLs are percent-encoded. So are the segments `.` and `..`, which would
@@ -21,18 +23,30 @@ pub fn path(segments: &[&str]) -> String {
     path
 }
 
-/// Appends `?name=value` for each field that has a value.
-pub(super) fn query(path: &mut String, fields: &[(&str, Option<&str>)]) {
+/// Returns a path followed by a query: each field of a struct or map that has a value.
+///
+/// ```
+/// use requeue_http::client::{path, with_query};
+/// use requeue_http::wire::CountQuery;
+///
+/// let query = CountQuery { prefix: Some("a+b".into()), priority: Some(7), ..CountQuery::default() };
+/// let path = with_query(path(&["v1", "kinds", "mail", "count"]), &query);
+/// assert_eq!(path, "/v1/kinds/mail/count?prefix=a%2Bb&priority=7");
+/// ```
+pub fn with_query(mut path: String, query: &impl Serialize) -> String {
+    let query = serde_json::to_value(query).expect("a query can be serialized");
     let mut separator = '?';
-    for (name, value) in fields {
-        if let Some(value) = value {
-            path.push(separator);
-            path.push_str(name);
-            path.push('=');
-            escape(value, is_unreserved, path);
-            separator = '&';
+    for (name, value) in query.as_object().into_iter().flatten() {
+        path.push(separator);
+        path.push_str(name);
+        path.push('=');
+        match value.as_str() {
+            Some(text) => escape(text, is_unreserved, &mut path),
+            None => path.push_str(&value.to_string()),
         }
+        separator = '&';
     }
+    path
 }
 
 /// The unreserved characters of RFC 3986, which have no meaning in URLs.
@@ -70,12 +84,5 @@ mod tests {
         ] {
             assert_eq!(path(&[id]), expected);
         }
-    }
-
-    #[test]
-    fn a_query_contains_the_fields_with_a_value() {
-        let mut path = "/jobs".to_owned();
-        query(&mut path, &[("state", None), ("prefix", Some("a+b")), ("limit", Some("5"))]);
-        assert_eq!(path, "/jobs?prefix=a%2Bb&limit=5");
     }
 }

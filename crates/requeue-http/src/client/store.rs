@@ -7,14 +7,12 @@ use super::HttpStore;
 use super::calls::CallError;
 use super::chunks::chunks;
 use super::errors::{self, SentChange, SentPut, change_error, read_error};
-use super::lenient::{LenientJob, LenientPage};
-use super::path::{path, query};
+use super::path::{path, with_query};
 use super::transport::HttpCall;
 use crate::problem::Problem;
-use crate::wire;
+use crate::wire::{self, JobOrder};
 use hyper::Method;
 use hyper::body::Bytes;
-use requeue_jobs::json::state_name;
 use requeue_jobs::limits::{MAX_BATCH, MAX_ID_LEN, MAX_SPANS};
 use requeue_jobs::rules::{check_count, check_settlements};
 use requeue_jobs::{
@@ -39,8 +37,27 @@ fn invalid_response(problem: Problem) -> CallError {
 }
 
 impl HttpStore {
-    async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
-        self.read(HttpCall::json(Method::GET, path, None)).await
+    /// Reads a resource, and converts its JSON.
+    async fn fetch<J: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        convert: impl FnOnce(J) -> Result<T, Problem>,
+    ) -> Result<T, CallError> {
+        let json = self.read(HttpCall::json(Method::GET, path, None)).await?;
+        convert(json).map_err(invalid_response)
+    }
+
+    /// Reads a resource that may not exist.
+    async fn find<J: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        convert: impl FnOnce(J) -> Result<T, Problem>,
+    ) -> Result<Option<T>, StoreError> {
+        match self.fetch(path, convert).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if errors::is_absent(&error) => Ok(None),
+            Err(error) => Err(read_error(error)),
+        }
     }
 
     async fn send<T: DeserializeOwned>(
@@ -48,8 +65,8 @@ impl HttpStore {
         method: Method,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<T, CallError> {
-        self.read(json_call(method, path, body)).await
+    ) -> Result<T, StoreError> {
+        self.read(json_call(method, path, body)).await.map_err(change_error)
     }
 }
 
@@ -87,9 +104,8 @@ impl Store for HttpStore {
                 return Ok(Claimed { errors: errors.collect(), ..Claimed::default() });
             }
             let request = wire::ClaimRequest::from(&claim);
-            let response = self.send(Method::POST, "/v1/claim", &request).await;
-            claimed(response.map_err(change_error)?)
-                .map_err(|problem| change_error(invalid_response(problem)))
+            let response = self.send(Method::POST, "/v1/claim", &request).await?;
+            claimed(response).map_err(|problem| change_error(invalid_response(problem)))
         })
     }
 
@@ -171,58 +187,79 @@ impl Store for HttpStore {
     fn reap(&self, max: usize) -> StoreFuture<'_, Reaped> {
         Box::pin(async move {
             let request = wire::ReapRequest { max: max.min(MAX_BATCH) };
-            let response = self.send(Method::POST, "/v1/reap", &request).await;
-            let wire::ReapResult { reaped } = response.map_err(change_error)?;
+            let wire::ReapResult { reaped } = self.send(Method::POST, "/v1/reap", &request).await?;
             Ok(Reaped { count: reaped, ..Reaped::default() })
         })
     }
 
     fn get(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<JobView>> {
         Box::pin(async move {
-            match self.get_json::<LenientJob>(&kind_path(&kind, &["jobs", id.as_str()])).await {
-                Ok(LenientJob(job)) => job.read("", &CONTEXT).map(Some).map_err(invalid_response),
-                Err(error) if errors::is_absent(&error) => Ok(None),
-                Err(error) => Err(error),
-            }
-            .map_err(read_error)
+            let path = kind_path(&kind, &["jobs", id.as_str()]);
+            let path = with_query(path, &wire::JobQuery { envelope: true });
+            self.find(&path, |job: wire::JobJson| job.read(&CONTEXT)).await
         })
     }
 
     fn list(&self, query: Query) -> StoreFuture<'_, Page> {
         Box::pin(async move {
+            let Query { kind, state, prefix, after, limit } = query;
             // No id is that long, and such a path could be rejected.
-            if query.prefix.len() > MAX_ID_LEN {
+            if prefix.len() > MAX_ID_LEN {
                 return Ok(Page::default());
             }
-            let response = self.get_json(&list_path(&query)).await.map_err(read_error)?;
-            page(response).map_err(|problem| read_error(invalid_response(problem)))
+            let query = wire::JobsQuery {
+                state: state.map(wire::StateJson::from),
+                prefix: Some(prefix).filter(|prefix| !prefix.is_empty()),
+                after: after.map(|after| after.as_str().to_owned()),
+                limit: Some(limit.clamp(1, MAX_BATCH)),
+                envelope: true,
+                ..wire::JobsQuery::default()
+            };
+            let path = with_query(kind_path(&kind, &["jobs"]), &query);
+            let page = |page: wire::JobPage| {
+                let cursor = page.cursor.map(JobId::new).transpose()?;
+                Ok(Page { jobs: jobs(page.jobs)?, cursor })
+            };
+            self.fetch(&path, page).await.map_err(read_error)
         })
     }
 
     fn list_by_time(&self, query: TimeQuery) -> StoreFuture<'_, TimePage> {
         Box::pin(async move {
-            let response = self.get_json(&time_list_path(&query)).await;
-            let response = response.map_err(|error| match &query.after {
+            let TimeQuery { kind, state, newest_first, after, limit } = query;
+            let query = wire::JobsQuery {
+                state: Some(state.into()),
+                order: Some(if newest_first { JobOrder::Newest } else { JobOrder::Time }),
+                after: after.as_ref().map(|after| after.as_str().to_owned()),
+                limit: Some(limit.clamp(1, MAX_BATCH)),
+                envelope: true,
+                ..wire::JobsQuery::default()
+            };
+            let path = with_query(kind_path(&kind, &["jobs"]), &query);
+            let page = |page: wire::JobPage| {
+                let cursor = page.cursor.map(TimeCursor::new).transpose()?;
+                Ok(TimePage { jobs: jobs(page.jobs)?, cursor })
+            };
+            self.fetch(&path, page).await.map_err(|error| match &after {
                 Some(after) if errors::is_wrong_cursor(&error) => after.malformed().into(),
                 _ => read_error(error),
-            })?;
-            time_page(response).map_err(|problem| read_error(invalid_response(problem)))
+            })
         })
     }
 
     fn kinds(&self) -> StoreFuture<'_, Vec<KindView>> {
         Box::pin(async move {
-            let wire::KindList { kinds } = self.get_json("/v1/kinds").await.map_err(read_error)?;
-            let kinds = kinds.into_iter().map(|kind| kind.read(&CONTEXT));
-            kinds.collect::<Result<_, _>>().map_err(|problem| read_error(invalid_response(problem)))
+            let kinds = |list: wire::KindList| {
+                list.kinds.into_iter().map(|kind| kind.read(&CONTEXT)).collect()
+            };
+            self.fetch("/v1/kinds", kinds).await.map_err(read_error)
         })
     }
 
     fn kind(&self, kind: Kind) -> StoreFuture<'_, KindView> {
         Box::pin(async move {
-            let response = self.get_json::<wire::KindStats>(&kind_path(&kind, &[])).await;
-            let stats = response.map_err(read_error)?;
-            stats.read(&CONTEXT).map_err(|problem| read_error(invalid_response(problem)))
+            let view = |stats: wire::KindStats| stats.read(&CONTEXT);
+            self.fetch(&kind_path(&kind, &[]), view).await.map_err(read_error)
         })
     }
 
@@ -232,23 +269,17 @@ impl Store for HttpStore {
             if count > MAX_SPANS {
                 return Err(Invalid::TooMany { what: "spans", count, limit: MAX_SPANS }.into());
             }
-            let wire::UpcomingQuery { from, span, .. } = spans.into();
-            let mut path = kind_path(&kind, &["upcoming"]);
-            let number = count.to_string();
-            let fields =
-                [("from", from.as_deref()), ("span", span.as_deref()), ("count", Some(&*number))];
-            query(&mut path, &fields);
-            let wire::Upcoming { counts, .. } = self.get_json(&path).await.map_err(read_error)?;
-            Ok(counts)
+            let query = wire::UpcomingQuery::from(spans);
+            let path = with_query(kind_path(&kind, &["upcoming"]), &query);
+            let counts = |upcoming: wire::Upcoming| Ok(upcoming.counts);
+            self.fetch(&path, counts).await.map_err(read_error)
         })
     }
 
     fn settings(&self, kind: Kind) -> StoreFuture<'_, Settings> {
         Box::pin(async move {
             let path = kind_path(&kind, &["settings"]);
-            let response = self.get_json::<wire::SettingsJson>(&path).await;
-            let settings = response.map_err(read_error)?;
-            settings.read(&CONTEXT).map_err(|problem| read_error(invalid_response(problem)))
+            self.fetch(&path, wire::SettingsJson::read).await.map_err(read_error)
         })
     }
 
@@ -272,8 +303,7 @@ impl Store for HttpStore {
                 // Every other setting is in the request, so this changes all of them, too.
                 (method, all.push) = (Method::PATCH, None);
             }
-            let response = self.send(method, &kind_path(&kind, &[]), &all).await;
-            let IgnoredAny = response.map_err(change_error)?;
+            let IgnoredAny = self.send(method, &kind_path(&kind, &[]), &all).await?;
             Ok(())
         })
     }
@@ -292,7 +322,7 @@ impl Store for HttpStore {
                 .map_err(|error| Invalid::Refused { reason: error.to_string() })?;
             let path = kind_path(&kind, &["schedules", schedule.id.as_str()]);
             let request = wire::ScheduleRequest::from(&spec);
-            let IgnoredAny = self.send(Method::PUT, &path, &request).await.map_err(change_error)?;
+            let IgnoredAny = self.send(Method::PUT, &path, &request).await?;
             Ok(true)
         })
     }
@@ -300,12 +330,7 @@ impl Store for HttpStore {
     fn schedule(&self, kind: Kind, id: JobId) -> StoreFuture<'_, Option<Schedule>> {
         Box::pin(async move {
             let path = kind_path(&kind, &["schedules", id.as_str()]);
-            match self.get_json::<wire::ScheduleJson>(&path).await {
-                Ok(schedule) => schedule.read(&CONTEXT).map(Some).map_err(invalid_response),
-                Err(error) if errors::is_absent(&error) => Ok(None),
-                Err(error) => Err(error),
-            }
-            .map_err(read_error)
+            self.find(&path, |schedule: wire::ScheduleJson| schedule.read(&CONTEXT)).await
         })
     }
 
@@ -322,12 +347,10 @@ impl Store for HttpStore {
 
     fn schedules(&self, kind: Kind) -> StoreFuture<'_, Vec<Schedule>> {
         Box::pin(async move {
-            let response = self.get_json(&kind_path(&kind, &["schedules"])).await;
-            let wire::Schedules { schedules } = response.map_err(read_error)?;
-            let schedules = schedules.into_iter().map(|schedule| schedule.read(&CONTEXT));
-            schedules
-                .collect::<Result<_, _>>()
-                .map_err(|problem| read_error(invalid_response(problem)))
+            let all = |list: wire::Schedules| {
+                list.schedules.into_iter().map(|schedule| schedule.read(&CONTEXT)).collect()
+            };
+            self.fetch(&kind_path(&kind, &["schedules"]), all).await.map_err(read_error)
         })
     }
 
@@ -368,43 +391,8 @@ fn claimed(response: wire::ClaimResponse) -> Result<Claimed, Problem> {
     })
 }
 
-fn list_path(wanted: &Query) -> String {
-    let state = wanted.state.map(state_name);
-    let limit = wanted.limit.clamp(1, MAX_BATCH).to_string();
-    let fields = [
-        ("state", state),
-        ("prefix", Some(&*wanted.prefix).filter(|prefix| !prefix.is_empty())),
-        ("after", wanted.after.as_ref().map(JobId::as_str)),
-        ("limit", Some(&*limit)),
-    ];
-    let mut path = kind_path(&wanted.kind, &["jobs"]);
-    query(&mut path, &fields);
-    path
-}
-
-fn time_list_path(wanted: &TimeQuery) -> String {
-    let limit = wanted.limit.clamp(1, MAX_BATCH).to_string();
-    let fields = [
-        ("state", Some(state_name(wanted.state))),
-        ("order", Some(if wanted.newest_first { "newest" } else { "time" })),
-        ("after", wanted.after.as_ref().map(TimeCursor::as_str)),
-        ("limit", Some(&*limit)),
-    ];
-    let mut path = kind_path(&wanted.kind, &["jobs"]);
-    query(&mut path, &fields);
-    path
-}
-
-fn jobs(jobs: Vec<LenientJob>) -> Result<Vec<JobView>, Problem> {
-    jobs.into_iter().map(|LenientJob(job)| job.read("", &CONTEXT)).collect()
-}
-
-fn page(LenientPage { jobs: found, cursor }: LenientPage) -> Result<Page, Problem> {
-    Ok(Page { jobs: jobs(found)?, cursor: cursor.map(JobId::new).transpose()? })
-}
-
-fn time_page(LenientPage { jobs: found, cursor }: LenientPage) -> Result<TimePage, Problem> {
-    Ok(TimePage { jobs: jobs(found)?, cursor: cursor.map(TimeCursor::new).transpose()? })
+fn jobs(jobs: Vec<wire::JobJson>) -> Result<Vec<JobView>, Problem> {
+    jobs.into_iter().map(|job| job.read(&CONTEXT)).collect()
 }
 
 #[cfg(test)]

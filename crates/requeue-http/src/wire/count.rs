@@ -1,60 +1,7 @@
-//! Counting jobs that match a filter, and the groups of their errors.
+//! The numbers of jobs that match a filter, and the groups of their errors.
 
-use super::change::JobFilter;
-use super::job::StateJson;
+use super::text::TimeText;
 use serde::{Deserialize, Serialize};
-
-/// The jobs to count.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
-#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
-#[serde(deny_unknown_fields)]
-pub struct CountQuery {
-    /// Counts only jobs in this state. Default: any state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", param(inline))]
-    pub state: Option<StateJson>,
-    /// Counts only jobs whose id starts with this text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prefix: Option<String>,
-    /// Counts only jobs of exactly this priority.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", param(maximum = 9))]
-    pub priority: Option<u8>,
-    /// Counts only jobs whose last error contains this text. Upper and lower case are equal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// Counts only jobs whose last error belongs to this group: the `error_group` of a group, or any
-    /// error of the group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_group: Option<String>,
-    /// If `true`, counts only jobs whose last failed attempt has no error, because its lease expired. If
-    /// `false`, counts only other jobs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expired: Option<bool>,
-    /// Counts only dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub died_before: Option<String>,
-    /// Counts jobs after this position: the `cursor` of the previous response.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", param(min_length = 1, max_length = 512))]
-    pub after: Option<String>,
-}
-
-impl CountQuery {
-    /// Returns the filter without the position.
-    pub fn filter(&self) -> JobFilter {
-        JobFilter {
-            state: self.state,
-            prefix: self.prefix.clone(),
-            priority: self.priority,
-            error: self.error.clone(),
-            error_group: self.error_group.clone(),
-            expired: self.expired,
-            died_before: self.died_before.clone(),
-        }
-    }
-}
 
 /// The number of jobs that match a filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -97,9 +44,9 @@ pub struct ErrorGroup {
     /// The job of the group that died last.
     pub example: ErrorExample,
     /// The time at which the first of these jobs died, in RFC 3339.
-    pub first_died_at: String,
+    pub first_died_at: TimeText,
     /// The time at which the last of these jobs died, in RFC 3339.
-    pub last_died_at: String,
+    pub last_died_at: TimeText,
 }
 
 /// A job of a group of errors.

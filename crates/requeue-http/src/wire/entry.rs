@@ -50,35 +50,37 @@ impl<T> EntryResult<T> {
 /// with the errors, in the order of the request.
 ///
 /// ```
-/// use requeue_http::{Problem, ProblemType};
 /// use requeue_http::wire::BatchErrors;
+/// use requeue_http::{AtField, Problem};
+/// use requeue_jobs::JobId;
 ///
-/// let read = ["1", "x", "3"].map(|text| {
-///     let invalid = |_| Problem::new(ProblemType::Invalid, format!("{text} is not a number"));
-///     text.parse::<u8>().map_err(invalid)
-/// });
-/// let (valid, errors) = BatchErrors::split(read);
-/// assert_eq!(valid, [1, 3]);
+/// let read = |id: &str| JobId::new(id).at("id");
+/// let (valid, errors) = BatchErrors::read("jobs", ["1", "", "3"], read);
+/// assert_eq!(valid.len(), 2);
 /// let results = errors.join(["one", "three"].map(Ok::<_, Problem>)).results;
 /// assert_eq!(results.len(), 3);
-/// assert!(results[1].clone().into_result().is_err());
+/// let problem = results[1].clone().into_result().unwrap_err();
+/// assert_eq!(problem.field.as_deref(), Some("jobs[1].id"));
 /// ```
 #[derive(Debug)]
 pub struct BatchErrors(Vec<Option<Problem>>);
 
 impl BatchErrors {
-    /// Separates the valid entries from the errors.
-    pub fn split<T>(read: impl IntoIterator<Item = Result<T, Problem>>) -> (Vec<T>, BatchErrors) {
+    /// Converts the entries of a list, the field `list` of a request, and separates the valid ones from the
+    /// errors.
+    pub fn read<J, T>(
+        list: &str,
+        entries: impl IntoIterator<Item = J>,
+        read: impl Fn(J) -> Result<T, Problem>,
+    ) -> (Vec<T>, BatchErrors) {
         let mut valid = Vec::new();
         let mut errors = Vec::new();
-        for entry in read {
-            match entry {
-                Ok(entry) => {
-                    valid.push(entry);
-                    errors.push(None);
-                }
-                Err(problem) => errors.push(Some(problem)),
-            }
+        for (n, entry) in entries.into_iter().enumerate() {
+            let entry = read(entry).map_err(|problem| match problem.field {
+                Some(_) => problem.within(&format!("{list}[{n}].")),
+                None => problem.at(format!("{list}[{n}]")),
+            });
+            errors.push(entry.map(|entry| valid.push(entry)).err());
         }
         (valid, BatchErrors(errors))
     }

@@ -33,6 +33,19 @@ fn problems<T>(results: impl IntoIterator<Item = Result<T, Problem>>) -> Option<
     Some(results.into_iter().filter_map(Result::err).collect())
 }
 
+fn entries<J, T>(
+    list: &str,
+    entries: Vec<J>,
+    read: impl Fn(J) -> Result<T, Problem>,
+) -> Option<Vec<Problem>> {
+    Some(errors(BatchErrors::read(list, entries, read).1))
+}
+
+fn errors(errors: BatchErrors) -> Vec<Problem> {
+    let results = errors.join(std::iter::repeat_with(|| Ok::<_, Problem>(()))).results;
+    results.into_iter().filter_map(|result| result.into_result().err()).collect()
+}
+
 /// A valid value of each type that a server reads, and how it is read.
 fn requests() -> Vec<(Value, Read)> {
     let put = json!({
@@ -59,49 +72,44 @@ fn requests() -> Vec<(Value, Read)> {
     let mut extend = lease("extend");
     extend["lease"] = json!("30s");
     vec![
-        (put.clone(), |text| {
-            problems([parsed::<PutRequest>(text)?.read("", None, None, &context())])
-        }),
+        (put.clone(), |text| problems([parsed::<PutRequest>(text)?.read(None, None, &context())])),
         (json!({"jobs": [put]}), |text| {
-            let batch = parsed::<PutBatch>(text)?.jobs.into_iter().enumerate();
-            problems(batch.map(|(n, put)| put.read(&format!("jobs[{n}]."), None, None, &context())))
+            let batch = parsed::<PutBatch>(text)?.jobs;
+            entries("jobs", batch, |put: PutRequest| put.read(None, None, &context()))
         }),
         (json!({"leases": [lease("ack"), retry, extend]}), |text| {
-            let batch = parsed::<SettleBatch>(text)?.leases.into_iter().enumerate();
-            problems(batch.map(|(n, lease)| lease.read(&format!("leases[{n}]."), None, &context())))
+            let batch = parsed::<SettleBatch>(text)?.leases;
+            entries("leases", batch, |lease: SettleLease| lease.read(None, &context()))
         }),
         (
             json!({"jobs": [{"kind": "mail", "id": "a", "what": "run-now"},
                    {"kind": "mail", "id": "a", "what": "reschedule", "set": reschedule}]}),
             |text| {
-                let batch = parsed::<ChangeBatch>(text)?.jobs.into_iter().enumerate();
-                let read = |(n, change): (usize, ChangeEntry)| {
-                    change.read(&format!("jobs[{n}]."), &context())
-                };
-                problems(batch.map(read))
+                let batch = parsed::<ChangeBatch>(text)?.jobs;
+                entries("jobs", batch, |change: ChangeEntry| change.read(&context()))
             },
         ),
         (reschedule.clone(), |text| {
-            problems([parsed::<RescheduleRequest>(text)?.read("", &context())])
+            problems([parsed::<RescheduleRequest>(text)?.read(&context())])
         }),
         (
             json!({"ids": ["a"], "all": {"state": "dead", "prefix": "x", "priority": 7,
                    "error": "y", "error_group": "z", "expired": true, "died_before": "1h ago"}, "after": "a", "limit": 10}),
             |text| {
                 let all = parsed::<ChangeIds>(text)?.all.unwrap_or_default();
-                problems([all.died_before("all.died_before", &context())])
+                problems([all.read(&context())])
             },
         ),
         (
             json!({"kinds": ["mail"], "worker": "w", "max": 10, "lease": "1m", "wait": "1s",
                    "nonce": "ff"}),
-            |text| problems([parsed::<ClaimRequest>(text)?.read(&context(), 7)]),
+            |text| problems([parsed::<ClaimRequest>(text)?.read(7)]),
         ),
         (json!({"kinds": ["mail"], "wait": "0s"}), |text| {
-            problems([parsed::<WaitRequest>(text)?.read(&context())])
+            problems([parsed::<WaitRequest>(text)?.read()])
         }),
         (json!({"generation": 2, "fence": 2, "jobs": [job]}), |text| {
-            problems(parsed::<RestoreRequest>(text)?.read(&kind(), &context()).2)
+            Some(errors(parsed::<RestoreRequest>(text)?.read(kind(), &context()).1))
         }),
         (json!({"max": 10}), |text| parsed::<ReapRequest>(text).map(|_| Vec::new())),
         (
@@ -110,7 +118,7 @@ fn requests() -> Vec<(Value, Read)> {
                    "retention": {"age": "7d", "count": 100}}),
             |text| {
                 let patch = parsed::<SettingsPatch>(text)?;
-                problems([patch.apply(requeue_jobs::Settings::default(), &context())])
+                problems([patch.apply(requeue_jobs::Settings::default())])
             },
         ),
         (
@@ -145,9 +153,7 @@ fn responses() -> Vec<(Value, Read)> {
             let response = serde_json::from_str::<ClaimResponse>(text).ok()?;
             problems(response.jobs.into_iter().map(|job| job.read(&context())))
         }),
-        (settings, |text| {
-            problems([serde_json::from_str::<SettingsJson>(text).ok()?.read(&context())])
-        }),
+        (settings, |text| problems([serde_json::from_str::<SettingsJson>(text).ok()?.read()])),
         (
             json!({"kind": "mail", "pending": 1, "ready": 1, "ready_capped": false, "leased": 0,
                    "dead": 0, "oldest_ready": time, "paused": false, "generation": 1, "fence": 7}),

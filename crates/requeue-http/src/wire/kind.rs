@@ -1,26 +1,26 @@
 //! Kinds: settings and counts.
 
 use super::monitoring::TroubleJson;
-use super::parse::{
-    ParseContext, nullable, nullable_object, nullable_time_text, optional_object,
-    optional_time_text, time_text,
-};
+use super::parse::{ParseContext, nullable, nullable_object, optional_object};
 use super::push::{PushJson, PushStateJson};
-use crate::problem::{Problem, ProblemType};
-use crate::times::{parse_rate, show_duration, show_time};
+use super::text::{DurationText, TimeText, duration, time};
+use crate::problem::{AtField, Problem, ProblemType};
+use crate::times::parse_rate;
 use requeue_jobs::limits::READY_COUNT_CAP;
 use requeue_jobs::{Backoff, Counts, Fence, Generation, Kind, KindView, Rate, Retention, Settings};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::fmt;
+use std::time::Duration;
 
 /// The settings of a kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Settings))]
 pub struct SettingsJson {
     /// The duration of a lease if a claim does not specify one, such as `30s`.
-    pub lease: String,
+    pub lease: DurationText,
     /// The delay before a failed job is due again.
     pub backoff: BackoffJson,
     /// The number of failed attempts after which a job is dead.
@@ -34,7 +34,7 @@ pub struct SettingsJson {
     pub rate: Option<RateJson>,
     /// The time after which a ready job gains a level of priority, such as `10m`; `null` for never.
     #[serde(default = "default_ageing")]
-    pub ageing: Option<String>,
+    pub ageing: Option<DurationText>,
     /// Whether the kind is paused. No job of a paused kind is claimed.
     pub paused: bool,
     /// How long dead jobs are kept, and how many.
@@ -47,46 +47,42 @@ pub struct SettingsJson {
     pub push: Option<PushJson>,
 }
 
-fn default_ageing() -> Option<String> {
-    Settings::default().ageing.map(show_duration)
+fn default_ageing() -> Option<DurationText> {
+    Settings::default().ageing.map(DurationText::from)
 }
 
 /// How long done jobs are kept, and how many.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = KeepDone))]
 #[serde(deny_unknown_fields)]
 pub struct KeepDoneJson {
     /// How long a done job is kept, such as `7d`. Default: `7d`; with `PATCH`, the present value.
-    #[serde(
-        rename = "for",
-        default,
-        deserialize_with = "optional_time_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub age: Option<String>,
+    #[serde(rename = "for")]
+    pub age: Option<DurationText>,
     /// The maximum number of done jobs of the kind. Those that were done last are kept. Default:
     /// 100,000; with `PATCH`, the present value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
 }
 
 impl From<Retention> for KeepDoneJson {
     fn from(retention: Retention) -> Self {
-        KeepDoneJson { age: Some(show_duration(retention.age)), count: Some(retention.count) }
+        let Retention { age, count } = retention;
+        KeepDoneJson { age: Some(age.into()), count: Some(count) }
     }
 }
 
 impl KeepDoneJson {
     /// Converts this JSON to a retention. Missing fields are those of `before`.
-    fn read(&self, before: Retention, context: &ParseContext) -> Result<Retention, Problem> {
-        let age = context.optional_duration("keep_done.for", self.age.as_deref())?;
-        let count = self.count.unwrap_or(before.count);
-        Ok(Retention { age: age.unwrap_or(before.age), count })
+    fn read(&self, before: Retention) -> Result<Retention, Problem> {
+        let age = duration("keep_done.for", &self.age)?.unwrap_or(before.age);
+        Ok(Retention { age, count: self.count.unwrap_or(before.count) })
     }
 }
 
 /// A rate limit. Each claimed job takes a token from a bucket of `burst` tokens, and `jobs` tokens are
 /// added per `per`, evenly spaced.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Rate))]
 #[serde(deny_unknown_fields)]
@@ -95,11 +91,9 @@ pub struct RateJson {
     #[cfg_attr(feature = "openapi", schema(format = "uint32", minimum = 1, maximum = 1_000_000))]
     pub jobs: u32,
     /// The period, such as `1s` or `1m`, from `1ms` to `31d`.
-    #[serde(deserialize_with = "time_text")]
-    pub per: String,
+    pub per: DurationText,
     /// How many jobs may be claimed together after a pause, 1 to 1,000,000. Default: as many as the
     /// rate allows in 100 ms, at least 1. So up to 10 jobs per second are spaced evenly.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uint32", minimum = 1, maximum = 1_000_000))]
     pub burst: Option<u32>,
 }
@@ -147,12 +141,13 @@ impl<'de> Deserialize<'de> for RateSetting {
 }
 
 impl RateSetting {
-    fn read(&self, context: &ParseContext) -> Result<Rate, Problem> {
+    fn read(&self) -> Result<Rate, Problem> {
         match self {
-            RateSetting::Limit(rate) => rate.read(context),
+            RateSetting::Limit(RateJson { jobs, per, burst }) => {
+                Ok(Rate { jobs: *jobs, per: per.read("rate.per")?, burst: *burst })
+            }
             RateSetting::Text(text) => {
-                let (jobs, per) =
-                    parse_rate(text).map_err(|error| Problem::from(error).at("rate"))?;
+                let (jobs, per) = parse_rate(text).at("rate")?;
                 Ok(Rate::new(jobs, per))
             }
         }
@@ -164,9 +159,9 @@ impl RateSetting {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Backoff))]
 pub struct BackoffJson {
     /// The delay after the first failure, such as `1s`. It doubles with each further failure.
-    pub base: String,
+    pub base: DurationText,
     /// The longest delay, such as `1h`.
-    pub max: String,
+    pub max: DurationText,
     /// The delay is reduced by a random part of up to this percentage, 0 to 100.
     #[cfg_attr(feature = "openapi", schema(maximum = 100))]
     pub jitter_percent: u8,
@@ -177,7 +172,7 @@ pub struct BackoffJson {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Retention))]
 pub struct RetentionJson {
     /// How long a dead job is kept after it died, such as `7d`.
-    pub age: String,
+    pub age: DurationText,
     /// The maximum number of dead jobs of the kind. Those that died last are kept.
     pub count: usize,
 }
@@ -185,12 +180,12 @@ pub struct RetentionJson {
 impl From<&Settings> for SettingsJson {
     fn from(settings: &Settings) -> Self {
         SettingsJson {
-            lease: show_duration(settings.lease),
+            lease: settings.lease.into(),
             backoff: settings.backoff.into(),
             max_attempts: settings.max_attempts,
             concurrency: settings.concurrency,
             rate: settings.rate.map(RateJson::from),
-            ageing: settings.ageing.map(show_duration),
+            ageing: settings.ageing.map(DurationText::from),
             paused: settings.paused,
             retention: settings.retention.into(),
             keep_done: settings.keep_done.map(KeepDoneJson::from),
@@ -200,83 +195,72 @@ impl From<&Settings> for SettingsJson {
 }
 
 impl From<Backoff> for BackoffJson {
-    fn from(backoff: Backoff) -> Self {
-        let (base, max) = (show_duration(backoff.base), show_duration(backoff.max));
-        BackoffJson { base, max, jitter_percent: backoff.jitter_percent }
+    fn from(Backoff { base, max, jitter_percent }: Backoff) -> Self {
+        BackoffJson { base: base.into(), max: max.into(), jitter_percent }
     }
 }
 
 impl From<Rate> for RateJson {
-    fn from(rate: Rate) -> Self {
-        RateJson { jobs: rate.jobs, per: show_duration(rate.per), burst: rate.burst }
-    }
-}
-
-impl RateJson {
-    fn read(&self, context: &ParseContext) -> Result<Rate, Problem> {
-        let rate = Rate::new(self.jobs, context.duration("rate.per", &self.per)?);
-        Ok(Rate { burst: self.burst, ..rate })
+    fn from(Rate { jobs, per, burst }: Rate) -> Self {
+        RateJson { jobs, per: per.into(), burst }
     }
 }
 
 impl From<Retention> for RetentionJson {
-    fn from(retention: Retention) -> Self {
-        RetentionJson { age: show_duration(retention.age), count: retention.count }
+    fn from(Retention { age, count }: Retention) -> Self {
+        RetentionJson { age: age.into(), count }
     }
 }
 
 impl From<SettingsJson> for SettingsPatch {
     /// Returns a patch that sets every setting.
-    fn from(text: SettingsJson) -> Self {
+    fn from(settings: SettingsJson) -> Self {
+        let SettingsJson {
+            lease,
+            backoff: BackoffJson { base, max, jitter_percent },
+            max_attempts,
+            concurrency,
+            rate,
+            ageing,
+            paused,
+            retention: RetentionJson { age, count },
+            keep_done,
+            push,
+        } = settings;
+        let jitter_percent = Some(jitter_percent);
         SettingsPatch {
-            lease: Some(text.lease),
-            backoff: Some(BackoffPatch {
-                base: Some(text.backoff.base),
-                max: Some(text.backoff.max),
-                jitter_percent: Some(text.backoff.jitter_percent),
-            }),
-            max_attempts: Some(text.max_attempts),
-            concurrency: Some(text.concurrency),
-            rate: Some(text.rate.map(RateSetting::from)),
-            ageing: Some(text.ageing),
-            keep_done: Some(text.keep_done),
-            push: Some(text.push),
-            paused: Some(text.paused),
-            retention: Some(RetentionPatch {
-                age: Some(text.retention.age),
-                count: Some(text.retention.count),
-            }),
+            lease: Some(lease),
+            backoff: Some(BackoffPatch { base: Some(base), max: Some(max), jitter_percent }),
+            max_attempts: Some(max_attempts),
+            concurrency: Some(concurrency),
+            rate: Some(rate.map(RateSetting::from)),
+            ageing: Some(ageing),
+            keep_done: Some(keep_done),
+            push: Some(push),
+            paused: Some(paused),
+            retention: Some(RetentionPatch { age: Some(age), count: Some(count) }),
         }
     }
 }
 
 /// The settings of a kind to change. Fields that are missing stay as they are with `PATCH`, and get
 /// their default with `PUT`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct SettingsPatch {
     /// The duration of a lease if a claim does not specify one, from `10ms` to `1d`. Default: `30s`.
-    #[serde(
-        default,
-        deserialize_with = "optional_time_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub lease: Option<String>,
+    pub lease: Option<DurationText>,
     /// The delay before a failed job is due again.
-    #[serde(
-        default,
-        deserialize_with = "optional_object",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "optional_object")]
     pub backoff: Option<BackoffPatch>,
     /// The number of failed attempts after which a job is dead. Default: 20.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = "uint32", maximum = 4294967295_i64))]
     pub max_attempts: Option<u32>,
     /// The maximum number of jobs of this kind that are leased at the same time, at least 1; `null`
     /// for no limit. Default: `null`. To lease none, set `paused`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "nullable")]
     #[cfg_attr(
         feature = "openapi",
         schema(
@@ -288,88 +272,56 @@ pub struct SettingsPatch {
     )]
     pub concurrency: Option<Option<u32>>,
     /// How many jobs of this kind may be claimed per time; `null` for any number. Default: `null`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<RateSetting>))]
     pub rate: Option<Option<RateSetting>>,
     /// The time after which a ready job gains a level of priority, from `1ms`; `null` for never.
     /// Default: `10m`.
-    #[serde(
-        default,
-        deserialize_with = "nullable_time_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub ageing: Option<Option<String>>,
+    #[serde(deserialize_with = "nullable")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<DurationText>))]
+    pub ageing: Option<Option<DurationText>>,
     /// How long done jobs are kept, and how many; `null` keeps none. Default: `null`.
-    #[serde(
-        default,
-        deserialize_with = "nullable_object",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "nullable_object")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<KeepDoneJson>))]
     pub keep_done: Option<Option<KeepDoneJson>>,
     /// Where the jobs of this kind are sent to, instead of being claimed by workers; `null` for nowhere.
     /// Default: `null`.
-    #[serde(
-        default,
-        deserialize_with = "nullable_object",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "nullable_object")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<PushJson>))]
     pub push: Option<Option<PushJson>>,
     /// Whether the kind is paused. No job of a paused kind is claimed. Default: `false`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// How long dead jobs are kept, and how many.
-    #[serde(
-        default,
-        deserialize_with = "optional_object",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "optional_object")]
     pub retention: Option<RetentionPatch>,
 }
 
 /// The backoff settings to change.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct BackoffPatch {
     /// The delay after the first failure, at most `max`. It doubles with each further failure.
     /// Default: `1s`.
-    #[serde(
-        default,
-        deserialize_with = "optional_time_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub base: Option<String>,
+    pub base: Option<DurationText>,
     /// The longest delay, at most 10 years. Default: `1h`.
-    #[serde(
-        default,
-        deserialize_with = "optional_time_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub max: Option<String>,
+    pub max: Option<DurationText>,
     /// The delay is reduced by a random part of up to this percentage, 0 to 100. Default: 20.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(maximum = 100))]
     pub jitter_percent: Option<u8>,
 }
 
 /// The retention settings to change.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct RetentionPatch {
     /// How long a dead job is kept after it died. Default: `7d`.
-    #[serde(
-        default,
-        deserialize_with = "optional_time_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub age: Option<String>,
+    pub age: Option<DurationText>,
     /// The maximum number of dead jobs of the kind. Those that died last are kept.
     /// Default: 100,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
 }
 
@@ -377,47 +329,53 @@ impl SettingsPatch {
     /// Returns `settings` with the changes of this patch. Fails with a problem that names the field.
     ///
     /// It does not apply `push`: the caller checks and stores that, as `requeue-push` does.
-    pub fn apply(&self, settings: Settings, context: &ParseContext) -> Result<Settings, Problem> {
-        let settings = self.apply_unchecked(settings, context)?;
+    pub fn apply(&self, settings: Settings) -> Result<Settings, Problem> {
+        let settings = self.apply_unchecked(settings)?;
         settings.check().map_err(|invalid| Problem::from(invalid).at_its_field())?;
         Ok(settings)
     }
 
-    fn apply_unchecked(
-        &self,
-        mut settings: Settings,
-        context: &ParseContext,
-    ) -> Result<Settings, Problem> {
-        let change = |field: &str, text: &Option<String>, value: &mut _| {
-            if let Some(duration) = context.optional_duration(field, text.as_deref())? {
-                *value = duration;
-            }
+    fn apply_unchecked(&self, mut settings: Settings) -> Result<Settings, Problem> {
+        let SettingsPatch {
+            lease,
+            backoff,
+            max_attempts,
+            concurrency,
+            rate,
+            ageing,
+            keep_done,
+            push: _,
+            paused,
+            retention,
+        } = self;
+        let change = |field: &str, text: &Option<DurationText>, value: &mut Duration| {
+            *value = duration(field, text)?.unwrap_or(*value);
             Ok::<(), Problem>(())
         };
-        change("lease", &self.lease, &mut settings.lease)?;
-        if let Some(backoff) = &self.backoff {
-            change("backoff.base", &backoff.base, &mut settings.backoff.base)?;
-            change("backoff.max", &backoff.max, &mut settings.backoff.max)?;
+        change("lease", lease, &mut settings.lease)?;
+        if let Some(BackoffPatch { base, max, jitter_percent }) = backoff {
+            change("backoff.base", base, &mut settings.backoff.base)?;
+            change("backoff.max", max, &mut settings.backoff.max)?;
             settings.backoff.jitter_percent =
-                backoff.jitter_percent.unwrap_or(settings.backoff.jitter_percent);
+                jitter_percent.unwrap_or(settings.backoff.jitter_percent);
         }
-        settings.max_attempts = self.max_attempts.unwrap_or(settings.max_attempts);
-        settings.concurrency = self.concurrency.unwrap_or(settings.concurrency);
-        if let Some(rate) = &self.rate {
-            settings.rate = rate.as_ref().map(|rate| rate.read(context)).transpose()?;
+        settings.max_attempts = max_attempts.unwrap_or(settings.max_attempts);
+        settings.concurrency = concurrency.unwrap_or(settings.concurrency);
+        if let Some(rate) = rate {
+            settings.rate = rate.as_ref().map(RateSetting::read).transpose()?;
         }
-        if let Some(ageing) = &self.ageing {
-            settings.ageing = context.optional_duration("ageing", ageing.as_deref())?;
+        if let Some(ageing) = ageing {
+            settings.ageing = duration("ageing", ageing)?;
         }
-        if let Some(keep_done) = &self.keep_done {
+        if let Some(keep_done) = keep_done {
             let before = settings.keep_done.unwrap_or_default();
-            let keep = keep_done.as_ref().map(|keep| keep.read(before, context));
+            let keep = keep_done.as_ref().map(|keep| keep.read(before));
             settings.keep_done = keep.transpose()?;
         }
-        settings.paused = self.paused.unwrap_or(settings.paused);
-        if let Some(retention) = &self.retention {
-            change("retention.age", &retention.age, &mut settings.retention.age)?;
-            settings.retention.count = retention.count.unwrap_or(settings.retention.count);
+        settings.paused = paused.unwrap_or(settings.paused);
+        if let Some(RetentionPatch { age, count }) = retention {
+            change("retention.age", age, &mut settings.retention.age)?;
+            settings.retention.count = count.unwrap_or(settings.retention.count);
         }
         Ok(settings)
     }
@@ -426,11 +384,11 @@ impl SettingsPatch {
 impl SettingsJson {
     /// Converts this JSON to settings. Values that only an older server accepts are
     /// [clamped](Settings::clamped).
-    pub fn read(self, context: &ParseContext) -> Result<Settings, Problem> {
+    pub fn read(self) -> Result<Settings, Problem> {
         let push = self.push.as_ref().map(PushJson::to_setting);
-        let mut read = SettingsPatch::from(self).apply_unchecked(Settings::default(), context)?;
+        let mut read = SettingsPatch::from(self).apply_unchecked(Settings::default())?;
         read.push = push;
-        SettingsPatch::default().apply(read.clamped(), context)
+        SettingsPatch::default().apply(read.clamped())
     }
 }
 
@@ -454,7 +412,7 @@ pub struct KindStats {
     #[serde(default)]
     pub done: u64,
     /// The due time of the oldest ready job, in RFC 3339; `null` if no job is ready.
-    pub oldest_ready: Option<String>,
+    pub oldest_ready: Option<TimeText>,
     /// Whether the kind is paused.
     pub paused: bool,
     /// Whether the server sends the jobs of the kind to a URL, so that they cannot be claimed.
@@ -462,19 +420,19 @@ pub struct KindStats {
     pub push: bool,
     /// Until when the rate limit allows no job to be claimed, in RFC 3339; `null` if it allows one now.
     #[serde(default)]
-    pub throttled_until: Option<String>,
+    pub throttled_until: Option<TimeText>,
     /// The latest generation that was assigned in this kind; 0 if there was none.
     pub generation: u64,
     /// The latest fencing token that was assigned in this kind; 0 if there was none.
     pub fence: u64,
     /// The settings, in the response about a single kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<SettingsJson>,
     /// The state of deliveries, in the response about a single kind whose jobs are sent to a URL.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub push_state: Option<PushStateJson>,
     /// Why the kind needs attention, in the response about a single kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<TroubleJson>,
 }
 
@@ -489,10 +447,10 @@ impl From<&KindView> for KindStats {
             leased,
             dead,
             done,
-            oldest_ready: view.oldest_ready.map(show_time),
+            oldest_ready: view.oldest_ready.map(TimeText::from),
             paused: view.paused,
             push: view.push,
-            throttled_until: view.throttled_until.map(show_time),
+            throttled_until: view.throttled_until.map(TimeText::from),
             generation: view.generation.0,
             fence: view.fence.0,
             settings: None,
@@ -505,19 +463,15 @@ impl From<&KindView> for KindStats {
 impl KindStats {
     /// Converts this JSON to the view of a kind.
     pub fn read(self, context: &ParseContext) -> Result<KindView, Problem> {
+        let KindStats { pending, ready, leased, dead, done, .. } = self;
         let kind = Kind::with_reserved(self.kind.as_str());
-        let oldest_ready = self.oldest_ready.map(|text| context.time("oldest_ready", &text));
-        let throttled_until =
-            self.throttled_until.map(|text| context.time("throttled_until", &text));
-        let (pending, ready, leased) = (self.pending, self.ready, self.leased);
-        let (dead, done) = (self.dead, self.done);
         Ok(KindView {
             kind: kind.map_err(|invalid| Problem::new(ProblemType::Bug, invalid.to_string()))?,
             counts: Counts { pending, leased, dead, done, ready },
-            oldest_ready: oldest_ready.transpose()?,
+            oldest_ready: time("oldest_ready", &self.oldest_ready, context)?,
             paused: self.paused,
             push: self.push,
-            throttled_until: throttled_until.transpose()?,
+            throttled_until: time("throttled_until", &self.throttled_until, context)?,
             generation: Generation(self.generation),
             fence: Fence(self.fence),
         })

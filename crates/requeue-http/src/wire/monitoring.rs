@@ -5,7 +5,9 @@
 
 use super::push::{PushJson, PushStateJson};
 use super::schedule::ScheduleJson;
+use super::text::{DurationText, TimeText};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use std::time::Duration;
 
 /// The age of the oldest ready job from which on a kind is [in trouble](TroubleJson), unless it is
@@ -53,6 +55,7 @@ pub struct StatsJson {
 
 /// A kind or a worker that needs attention. A kind is listed once, with the first of these names that
 /// applies.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Trouble))]
 #[serde(default)]
@@ -63,19 +66,17 @@ pub struct TroubleJson {
     /// that is not paused has been ready for at least five minutes.
     pub name: String,
     /// The kind. Absent for `leases_expire`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The worker, for `leases_expire`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
     /// What happens, with its numbers.
     pub detail: String,
     /// When the oldest ready job of the kind was due, in RFC 3339. Absent if no job is ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub oldest_ready: Option<String>,
+    pub oldest_ready: Option<TimeText>,
 }
 
 /// A problem of a node: of its store, or of a background task.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = NodeProblem))]
 #[serde(default)]
@@ -83,10 +84,9 @@ pub struct NodeProblemJson {
     /// The name of the problem, such as `disk_full`.
     pub name: String,
     /// What happened, and what helps. `/readyz` omits it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// When it was first seen, in RFC 3339.
-    pub since: String,
+    pub since: TimeText,
 }
 
 /// The workers that recently claimed through a node.
@@ -104,9 +104,9 @@ pub struct WorkerJson {
     /// The kinds of its last claim, at most the first 16.
     pub kinds: Vec<String>,
     /// When it first claimed or began to wait, in RFC 3339.
-    pub first_seen: String,
+    pub first_seen: TimeText,
     /// When it last claimed, waited, or settled or extended a lease, in RFC 3339.
-    pub last_seen: String,
+    pub last_seen: TimeText,
     /// The number of its claims that wait for jobs now.
     pub waiting: u32,
     /// The number of jobs that it has claimed.
@@ -127,16 +127,14 @@ pub struct WorkerJson {
 }
 
 /// Which time series to return.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
-#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct SeriesQuery {
     /// The span of time: `1h` (default) or `1d`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<String>,
     /// The kinds to return besides the total, separated by commas; `*` for all. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<String>,
 }
 
@@ -146,10 +144,10 @@ pub struct SeriesQuery {
 #[serde(default)]
 pub struct SeriesList {
     /// The start of the first step, in RFC 3339.
-    pub from: String,
+    pub from: TimeText,
     /// The length of a step: `1m` for the last hour, `15m` for the last day. The last step is not
     /// over yet.
-    pub step: String,
+    pub step: DurationText,
     /// The sums over all kinds.
     pub total: SeriesJson,
     /// The kinds of the request, sorted by name. A kind is missing if this node has not counted
@@ -160,12 +158,12 @@ pub struct SeriesList {
 
 /// What a node did with the jobs of one kind, or of all kinds, in each step. All lists have the same
 /// length, and the oldest step is the first.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Series))]
 #[serde(default)]
 pub struct SeriesJson {
     /// The kind; missing in the total.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Accepted puts.
     pub put: Vec<u64>,
@@ -216,13 +214,12 @@ pub struct RecentJson {
 }
 
 /// Whose due jobs to count.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
-#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct ForecastQuery {
     /// Counts only jobs of this kind. Default: all kinds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }
 
@@ -247,14 +244,15 @@ pub struct Horizon {
     /// `minute`, `hour`, `day` or `week`.
     pub name: String,
     /// The length of one span, such as `1m`.
-    pub span: String,
+    pub span: DurationText,
     /// The number of jobs in each span, the earliest first.
     pub counts: Vec<u64>,
     /// When the jobs were counted, in RFC 3339. The first span starts then.
-    pub counted_at: String,
+    pub counted_at: TimeText,
 }
 
 /// What the token of a request permits.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Access))]
 pub struct AccessJson {
@@ -263,7 +261,6 @@ pub struct AccessJson {
     /// Whether the server requires a token.
     pub restricted: bool,
     /// The name of the token, if the operator has given it one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 

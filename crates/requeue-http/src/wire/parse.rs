@@ -1,14 +1,12 @@
 //! Converts the texts of a request to values.
 
-use crate::problem::{Problem, ProblemType};
-use crate::times;
-use requeue_jobs::json::{BodyJson, FieldErrorReason, check_portable};
+use super::text::{DurationText, duration};
+use crate::problem::{AtField, Problem, ProblemType};
 use requeue_jobs::limits::{KEPT_ATTEMPTS, MAX_BATCH};
-use requeue_jobs::{Body, Due, Invalid, Timestamp, check_lease};
+use requeue_jobs::{Due, Invalid, Timestamp, check_lease};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -20,100 +18,25 @@ pub struct ParseContext {
     pub now: Timestamp,
 }
 
-impl ParseContext {
-    /// Parses a time. Fails with a problem that names `field`, also for a time without a time zone.
-    pub fn time(&self, field: &str, text: &str) -> Result<Timestamp, Problem> {
-        times::parse_time(text, self.now, None).map_err(|error| Problem::from(error).at(field))
-    }
-
-    /// Parses a duration. Fails with a problem that names `field`.
-    pub fn duration(&self, field: &str, text: &str) -> Result<Duration, Problem> {
-        times::parse_duration(text).map_err(|error| Problem::from(error).at(field))
-    }
-
-    /// Parses an optional duration. Fails with a problem that names `field`.
-    pub fn optional_duration(
-        &self,
-        field: &str,
-        text: Option<&str>,
-    ) -> Result<Option<Duration>, Problem> {
-        text.map(|text| self.duration(field, text)).transpose()
-    }
-
-    /// Returns `due`, unless it is too far in the future.
-    pub(super) fn due(&self, field: &str, due: Due) -> Result<Due, Problem> {
-        check(field, due.at(self.now))?;
-        Ok(due)
-    }
-
-    /// Parses an optional lease duration, and checks its range.
-    pub(super) fn lease(
-        &self,
-        field: &str,
-        text: Option<&str>,
-    ) -> Result<Option<Duration>, Problem> {
-        let lease = self.optional_duration(field, text)?;
-        check(field, lease.map_or(Ok(()), check_lease))?;
-        Ok(lease)
-    }
+/// Creates the problem for an invalid value of a field.
+pub(super) fn invalid(field: &str, detail: impl Into<String>) -> Problem {
+    Problem::new(ProblemType::Invalid, detail).at(field)
 }
 
-/// Converts a text. Fails with a problem that names `field`.
-pub(super) fn parse<T>(
+/// Returns `due`, unless it is too far in the future.
+pub(super) fn due_at(field: &str, due: Due, context: &ParseContext) -> Result<Due, Problem> {
+    due.at(context.now).at(field)?;
+    Ok(due)
+}
+
+/// Parses an optional lease duration, and checks its range.
+pub(super) fn check_lease_in(
     field: &str,
-    text: &str,
-    convert: impl FnOnce(&str) -> Result<T, Invalid>,
-) -> Result<T, Problem> {
-    check(field, convert(text))
-}
-
-/// Adds the name of the field to an error. A store would reject the value as well, but does not know
-/// the names of fields.
-pub(super) fn check<T>(field: &str, value: Result<T, Invalid>) -> Result<T, Problem> {
-    value.map_err(|invalid| Problem::from(invalid).at(field))
-}
-
-/// Reads a body. `path` is the prefix of its field names, such as `jobs[3].`.
-pub(super) fn read_body(path: &str, body: BodyJson) -> Result<Body, Problem> {
-    body.into_body().map_err(|error| {
-        let problem = match error.reason {
-            FieldErrorReason::Invalid(invalid) => Problem::from(invalid),
-            reason => Problem::new(ProblemType::Invalid, reason.to_string()),
-        };
-        problem.at(format!("{path}{}", error.field))
-    })
-}
-
-/// Reads the body of a request. It must be JSON that all clients can read, or text or base64.
-pub(super) fn read_new_body(path: &str, body: BodyJson) -> Result<Body, Problem> {
-    if let Some(json) = &body.body {
-        check_portable(json).map_err(|reason| {
-            let mut problem = match reason {
-                FieldErrorReason::Invalid(invalid) => Problem::from(invalid),
-                reason => Problem::new(ProblemType::Invalid, reason.to_string()),
-            };
-            problem.detail += "; send such a body as body_text or body_base64";
-            problem.at(format!("{path}body"))
-        })?;
-    }
-    read_body(path, body)
-}
-
-/// Returns the length of the body in the three fields of which one contains it.
-pub(super) fn fields_len(
-    json: &Option<Box<RawValue>>,
-    text: &Option<String>,
-    base64: &Option<String>,
-) -> usize {
-    let texts = [json.as_ref().map(|json| json.get()), text.as_deref(), base64.as_deref()];
-    texts.into_iter().flatten().map(str::len).sum()
-}
-
-/// Deserializes a field that can be any JSON, also `null`.
-pub(crate) fn any_json<'de, D: Deserializer<'de>>(
-    input: D,
-) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::<RawValue>::deserialize(input).map(Some)
+    text: &Option<DurationText>,
+) -> Result<Option<Duration>, Problem> {
+    let lease = duration(field, text)?;
+    lease.map_or(Ok(()), check_lease).at(field)?;
+    Ok(lease)
 }
 
 /// A `T` that must be a JSON object.
@@ -174,61 +97,6 @@ pub(super) fn optional_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     input: D,
 ) -> Result<Option<T>, D::Error> {
     Ok(Option::<JsonObject<T>>::deserialize(input)?.map(|JsonObject(value)| value))
-}
-
-/// Deserializes a time or duration: a text. A number becomes a text as well, so that it is rejected
-/// where the text is parsed: with the field, its value and the units to choose from.
-pub(super) fn time_text<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
-    struct TextVisitor;
-
-    impl Visitor<'_> for TextVisitor {
-        type Value = String;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a string")
-        }
-
-        fn visit_str<E>(self, text: &str) -> Result<String, E> {
-            Ok(text.to_owned())
-        }
-
-        fn visit_u64<E>(self, number: u64) -> Result<String, E> {
-            Ok(number.to_string())
-        }
-
-        fn visit_i64<E>(self, number: i64) -> Result<String, E> {
-            Ok(number.to_string())
-        }
-
-        fn visit_f64<E>(self, number: f64) -> Result<String, E> {
-            Ok(number.to_string())
-        }
-    }
-
-    input.deserialize_any(TextVisitor)
-}
-
-/// Deserializes an optional time or duration, like [`time_text`].
-pub(super) fn optional_time_text<'de, D: Deserializer<'de>>(
-    input: D,
-) -> Result<Option<String>, D::Error> {
-    struct TimeText(String);
-
-    impl<'de> Deserialize<'de> for TimeText {
-        fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-            time_text(input).map(TimeText)
-        }
-    }
-
-    Ok(Option::<TimeText>::deserialize(input)?.map(|TimeText(text)| text))
-}
-
-/// Deserializes a time, a duration or `null`, where `null` differs from a missing field, like
-/// [`time_text`].
-pub(super) fn nullable_time_text<'de, D: Deserializer<'de>>(
-    input: D,
-) -> Result<Option<Option<String>>, D::Error> {
-    optional_time_text(input).map(Some)
 }
 
 /// The lists of requests. Their error while they are read is exactly one of these, so that

@@ -1,9 +1,11 @@
 //! The push setting of a kind.
 
-use super::parse::{nullable, nullable_time_text};
+use super::parse::nullable;
+use super::text::{DurationText, TimeText};
 use requeue_jobs::{PushSetting, SecretText};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -12,40 +14,36 @@ use std::fmt;
 /// In a request, fields that are missing stay as they are with `PATCH`, and get their default with `PUT`;
 /// `null` resets a field. In a response, the values of headers are `…`, and secrets show only their end:
 /// such values cannot be sent back, but left out to keep them.
+#[skip_serializing_none]
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Push))]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct PushJson {
     /// Where the jobs are sent: `http` or `https`, or the URL of a message broker, such as `amqp` or `kafka`. A password is
     /// shown as `…`; a URL with `…` keeps it. Required, unless the kind has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Additional headers of each request, at most 32. With `PATCH`, `null` as the value of a header
     /// removes it. Default: none.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<BTreeMap<String, Option<String>>>))]
     pub headers: Option<Option<BTreeMap<String, Option<String>>>>,
     /// How long a delivery may take, from `100ms` to `1h`. Default: `10s`.
-    #[serde(
-        default,
-        deserialize_with = "nullable_time_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub timeout: Option<Option<String>>,
+    #[serde(deserialize_with = "nullable")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<DurationText>))]
+    pub timeout: Option<Option<DurationText>>,
     /// How many requests of the kind a node has in flight, 1 to 10,000. Default: 10.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "nullable")]
     #[cfg_attr(
         feature = "openapi",
         schema(value_type = Option<u32>, format = "uint32", minimum = 1, maximum = 10_000)
     )]
     pub concurrency: Option<Option<u32>>,
     /// The secrets with which requests are signed, at most two. Default: none.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
     pub secrets: Option<Option<Vec<String>>>,
     /// How a job is represented in the request: `plain` or `cloudevents`. Default: `plain`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "nullable")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub format: Option<Option<String>>,
 }
@@ -117,7 +115,7 @@ pub struct PushStateJson {
     /// Whether the target works: `closed`, `slowed`, `open` or `half_open`. `null` if nothing is delivered.
     pub circuit: Option<String>,
     /// Until when the target gets no requests, in RFC 3339.
-    pub until: Option<String>,
+    pub until: Option<TimeText>,
     /// The number of requests of the kind in flight.
     pub in_flight: u64,
     /// How many requests the target may have in flight; `null` if only `concurrency` limits them.
@@ -132,7 +130,7 @@ pub struct PushStateJson {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PushError))]
 pub struct PushErrorJson {
     /// When it ended, in RFC 3339.
-    pub at: String,
+    pub at: TimeText,
     /// Why it failed.
     pub error: String,
 }

@@ -1,117 +1,74 @@
 //! Putting (enqueueing) jobs.
 
-use super::parse::{
-    ParseContext, any_json, check, fields_len, objects, optional_time_text, parse, read_new_body,
-};
-use crate::problem::{Problem, ProblemType};
-use crate::times::{show_duration, show_time};
-use requeue_jobs::json::BodyJson;
+use super::content::{ContentJson, with_content};
+use super::parse::{ParseContext, due_at, invalid, objects};
+use super::text::{DurationText, TimeText, duration};
+use super::word::words;
+use crate::problem::{AtField, Problem};
 use requeue_jobs::{
     Condition, Due, Generation, Invalid, JobId, Kind, Mode, Placed, Priority, Put, PutOutcome,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_with::skip_serializing_none;
 
-/// A job to put. It replaces the whole job: a field that is missing gets its default, and without a body
-/// the job has an empty one. `kind` and `id` are required unless the path contains them.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct PutRequest {
-    /// The kind of the job: 1 to 128 of the characters `A-Z a-z 0-9 . _ -`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(max_length = 128, pattern = "^[A-Za-z0-9._-]+$"))]
-    pub kind: Option<String>,
-    /// The id of the job: any text of 1 to 512 bytes in UTF-8. It is unique within the kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 512))]
-    pub id: Option<String>,
-    /// The body as any JSON value. It is stored byte for byte as sent, at most 1 MiB.
-    #[serde(default, deserialize_with = "any_json", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
-    pub body: Option<Box<RawValue>>,
-    /// The body as text, instead of `body`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub body_text: Option<String>,
-    /// The body as any bytes, in base64 with padding, instead of `body`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub body_base64: Option<String>,
-    /// The content type of the body, at most 128 bytes. Default: `application/json` for `body`,
-    /// `text/plain; charset=utf-8` for `body_text`, otherwise `application/octet-stream`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(max_length = 128))]
-    pub content_type: Option<String>,
-    /// The due time, such as `2026-12-01T09:00:00+01:00` or `tomorrow 09:00 Europe/Berlin`, at most
-    /// 10 years from now. A time without a time zone is rejected. Default: now.
-    #[serde(
-        default,
-        deserialize_with = "optional_time_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub due: Option<String>,
-    /// The delay until the job is due, such as `5m` or `1h30m`, at most 10 years. Use it instead of
-    /// `due`.
-    #[serde(
-        default,
-        deserialize_with = "optional_time_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub delay: Option<String>,
-    /// The priority, 0 to 9. Of the ready jobs of a kind, those with a higher priority are claimed
-    /// first. Default: 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(maximum = 9))]
-    pub priority: Option<u8>,
-    /// What happens if a job with this kind and id is already pending. Default: `replace`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<PutMode>,
-    /// Required with mode `debounce`: the longest time by which puts can postpone the job, counted from
-    /// its first put.
-    #[serde(
-        default,
-        deserialize_with = "optional_time_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub max_wait: Option<String>,
-    /// If `true`, the put fails with the problem `exists` if a job with this kind and id exists in any
-    /// state, including leased and dead, but not done. Default: `false`.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub if_absent: bool,
-    /// If `true`, the put fails with the problem `exists` if a job with this kind and id exists in any
-    /// state, including done. If the kind keeps done jobs, a repeated put does not run its job again.
-    /// Default: `false`.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub if_new: bool,
-    /// If set, the put fails with the problem `other-generation` unless this is the newest generation
-    /// of the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub if_generation: Option<u64>,
+with_content! {
+    /// A job to put. It replaces the whole job: a field that is missing gets its default, and without a body
+    /// the job has an empty one. `kind` and `id` are required unless the path contains them.
+    #[skip_serializing_none]
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    #[serde(default, deny_unknown_fields)]
+    pub struct PutRequest {
+        /// The kind of the job: 1 to 128 of the characters `A-Z a-z 0-9 . _ -`.
+        #[cfg_attr(feature = "openapi", schema(max_length = 128, pattern = "^[A-Za-z0-9._-]+$"))]
+        pub kind: Option<String>,
+        /// The id of the job: any text of 1 to 512 bytes in UTF-8. It is unique within the kind.
+        #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 512))]
+        pub id: Option<String>,
+        ..content: Option<String>,
+        /// The due time, such as `2026-12-01T09:00:00+01:00` or `tomorrow 09:00 Europe/Berlin`, at most
+        /// 10 years from now. A time without a time zone is rejected. Default: now.
+        pub due: Option<TimeText>,
+        /// The delay until the job is due, such as `5m` or `1h30m`, at most 10 years. Use it instead of
+        /// `due`.
+        pub delay: Option<DurationText>,
+        /// The priority, 0 to 9. Of the ready jobs of a kind, those with a higher priority are claimed
+        /// first. Default: 0.
+        #[cfg_attr(feature = "openapi", schema(maximum = 9))]
+        pub priority: Option<u8>,
+        /// What happens if a job with this kind and id is already pending. Default: `replace`.
+        pub mode: Option<PutMode>,
+        /// Required with mode `debounce`: the longest time by which puts can postpone the job, counted from
+        /// its first put.
+        pub max_wait: Option<DurationText>,
+        /// If `true`, the put fails with the problem `exists` if a job with this kind and id exists in any
+        /// state, including leased and dead, but not done. Default: `false`.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub if_absent: bool,
+        /// If `true`, the put fails with the problem `exists` if a job with this kind and id exists in any
+        /// state, including done. If the kind keeps done jobs, a repeated put does not run its job again.
+        /// Default: `false`.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub if_new: bool,
+        /// If set, the put fails with the problem `other-generation` unless this is the newest generation
+        /// of the job.
+        pub if_generation: Option<u64>,
+    }
 }
 
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-/// What a put does to a job that is already pending, or to the successor of a leased job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(
-    feature = "openapi",
-    schema(
-        description = "What a put does to a job that is already pending, or to the successor of a leased job: `replace` replaces body, due time and priority; `earliest` replaces the body and keeps the earlier due time and the higher priority; `keep` changes nothing; `debounce` replaces body, due time and priority, but the due time is never later than `max_wait` after the first put."
-    )
-)]
-#[serde(rename_all = "lowercase")]
-pub enum PutMode {
-    /// Replaces body, due time and priority.
-    Replace,
-    /// Replaces the body and keeps the earlier of the two due times, and the higher priority.
-    Earliest,
-    /// Changes nothing.
-    Keep,
-    /// Replaces body, due time and priority, but the due time is never later than `max_wait` after the first
-    /// put.
-    Debounce,
+words! {
+    /// What a put does to a job that is already pending, or to the successor of a leased job.
+    pub enum PutMode as PutMode {
+        /// Replaces body, due time and priority.
+        Replace = "replace",
+        /// Replaces the body and keeps the earlier of the two due times, and the higher priority.
+        Earliest = "earliest",
+        /// Changes nothing.
+        Keep = "keep",
+        /// Replaces body, due time and priority, but the due time is never later than `max_wait` after
+        /// the first put.
+        Debounce = "debounce",
+    }
 }
 
 /// A batch of jobs to put.
@@ -135,75 +92,45 @@ pub struct PutDone {
     pub generation: u64,
 }
 
-/// What a put did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PutOutcome))]
-#[cfg_attr(
-    feature = "openapi",
-    schema(
-        description = "What a put did: `created` a new job; `updated` a pending job; `kept` an existing job unchanged; `coalesced`: the job is leased, and the put is its successor; `revived` a dead job."
-    )
-)]
-#[serde(rename_all = "lowercase")]
-pub enum PutOutcomeJson {
-    /// A new job was created.
-    Created,
-    /// A pending job was updated.
-    Updated,
-    /// A job existed and was left unchanged.
-    Kept,
-    /// The job is leased. The put is now its successor and runs once after the lease ends.
-    Coalesced,
-    /// The job was dead and is pending again.
-    Revived,
+words! {
+    /// What a put did.
+    pub enum PutOutcomeJson as PutOutcome, from PutOutcome {
+        /// A new job was created.
+        Created = "created",
+        /// A pending job was updated.
+        Updated = "updated",
+        /// A job existed and was left unchanged.
+        Kept = "kept",
+        /// The job is leased. The put is now its successor and runs once after the lease ends.
+        Coalesced = "coalesced",
+        /// The job was dead and is pending again.
+        Revived = "revived",
+    }
 }
 
 impl PutRequest {
-    /// Returns the length of the body as it is written in the request, in bytes. Converting this
-    /// JSON takes that much work and memory.
-    pub fn body_len(&self) -> usize {
-        fields_len(&self.body, &self.body_text, &self.body_base64)
-    }
-
-    /// Converts this request to a put. `kind` and `id` come from the URL path, if it contains them.
-    /// `path` is the prefix of field names in errors.
+    /// Converts this request to a put. `kind` and `id` come from the URL path, if it contains them. An
+    /// error names its field.
     pub fn read(
-        self,
-        path: &str,
+        mut self,
         kind: Option<&Kind>,
         id: Option<&JobId>,
         context: &ParseContext,
     ) -> Result<Put, Problem> {
-        self.read_fields(kind, id, context).map_err(|problem| problem.within(path))
-    }
-
-    fn read_fields(
-        self,
-        kind: Option<&Kind>,
-        id: Option<&JobId>,
-        context: &ParseContext,
-    ) -> Result<Put, Problem> {
-        let kind =
-            from_path_or_request("kind", kind, self.kind.as_deref(), |text| Kind::new(text))?;
-        let id = from_path_or_request("id", id, self.id.as_deref(), |text| JobId::new(text))?;
-        let due = read_due(self.due.as_deref(), self.delay.as_deref(), context)?;
-        let due = due.unwrap_or_default();
-        let max_wait = context.optional_duration("max_wait", self.max_wait.as_deref())?;
+        let content = self.take_content().read_new()?;
+        let max_wait = duration("max_wait", &self.max_wait)?;
         let mode = match (self.mode.unwrap_or(PutMode::Replace), max_wait) {
             (PutMode::Debounce, Some(max_wait)) => Mode::Debounce { max_wait },
             (PutMode::Debounce, None) => {
-                let detail = "mode debounce requires max_wait, such as \"1h\"";
-                return Err(Problem::new(ProblemType::Invalid, detail).at("max_wait"));
+                return Err(invalid("max_wait", "mode debounce requires max_wait, such as \"1h\""));
             }
             (_, Some(_)) => {
-                let detail = "max_wait is only allowed with mode debounce";
-                return Err(Problem::new(ProblemType::Invalid, detail).at("max_wait"));
+                return Err(invalid("max_wait", "max_wait is only allowed with mode debounce"));
             }
             (PutMode::Replace, None) => Mode::Replace,
             (PutMode::Earliest, None) => Mode::Earliest,
             (PutMode::Keep, None) => Mode::Keep,
         };
-        let priority = check("priority", Priority::new(self.priority.unwrap_or(0)))?;
         let condition = match (self.if_absent, self.if_new, self.if_generation) {
             (false, false, None) => None,
             (true, false, None) => Some(Condition::IfAbsent),
@@ -213,108 +140,94 @@ impl PutRequest {
             (true, ..) => return Err(both("if_absent", "if_absent and if_generation")),
             (_, true, _) => return Err(both("if_new", "if_new and if_generation")),
         };
-        let PutRequest { body, body_text, body_base64, content_type, .. } = self;
-        let content =
-            read_new_body("", BodyJson { body, body_text, body_base64, content_type })?.into();
-        Ok(Put { kind, id, content, due, priority, mode, condition })
+        Ok(Put {
+            kind: from_path_or_request("kind", kind, self.kind, Kind::new)?,
+            id: from_path_or_request("id", id, self.id, JobId::new)?,
+            content,
+            due: read_due(&self.due, &self.delay, context)?.unwrap_or_default(),
+            priority: Priority::new(self.priority.unwrap_or(0)).at("priority")?,
+            mode,
+            condition,
+        })
     }
 }
 
 /// Reads a due time from the two fields of which at most one contains it.
 pub(super) fn read_due(
-    due: Option<&str>,
-    delay: Option<&str>,
+    due: &Option<TimeText>,
+    delay: &Option<DurationText>,
     context: &ParseContext,
 ) -> Result<Option<Due>, Problem> {
     Ok(match (due, delay) {
         (None, None) => None,
-        (Some(due), None) => Some(context.due("due", Due::At(context.time("due", due)?))?),
-        (None, Some(delay)) => {
-            Some(context.due("delay", Due::After(context.duration("delay", delay)?))?)
-        }
+        (Some(due), None) => Some(due_at("due", Due::At(due.read("due", context)?), context)?),
+        (None, Some(delay)) => Some(due_at("delay", Due::After(delay.read("delay")?), context)?),
         (Some(_), Some(_)) => return Err(both("due", "due and delay")),
     })
 }
 
 fn both(field: &str, names: &str) -> Problem {
-    Problem::new(ProblemType::Invalid, format!("only one of {names} is allowed")).at(field)
+    invalid(field, format!("only one of {names} is allowed"))
 }
 
 /// Returns the value from the URL path if there is one, and otherwise parses that of the request.
 fn from_path_or_request<T: Clone>(
     field: &str,
     path: Option<&T>,
-    request: Option<&str>,
-    make: impl FnOnce(&str) -> Result<T, Invalid>,
+    request: Option<String>,
+    make: impl FnOnce(String) -> Result<T, Invalid>,
 ) -> Result<T, Problem> {
     match (path, request) {
         (Some(path), None) => Ok(path.clone()),
-        (None, Some(text)) => parse(field, text, make),
-        (Some(_), Some(_)) => {
-            Err(Problem::new(ProblemType::Invalid, "remove this field: the path contains it")
-                .at(field))
-        }
-        (None, None) => Err(Problem::new(ProblemType::Invalid, "this field is missing").at(field)),
+        (None, Some(text)) => make(text).at(field),
+        (Some(_), Some(_)) => Err(invalid(field, "remove this field: the path contains it")),
+        (None, None) => Err(invalid(field, "this field is missing")),
     }
 }
 
 impl From<Put> for PutRequest {
     /// Returns a request that contains kind and id.
     fn from(put: Put) -> Self {
-        let BodyJson { body, body_text, body_base64, content_type } =
-            BodyJson::new(&put.content.body);
-        let (due, delay) = match put.due {
+        let Put { kind, id, content, due, priority, mode, condition } = put;
+        let (due, delay) = match due {
             Due::Now => (None, None),
-            Due::After(delay) => (None, Some(show_duration(delay))),
-            Due::At(at) => (Some(show_time(at)), None),
+            Due::After(delay) => (None, Some(delay.into())),
+            Due::At(at) => (Some(at.into()), None),
         };
-        let (mode, max_wait) = match put.mode {
+        let (mode, max_wait) = match mode {
             Mode::Replace => (None, None),
             Mode::Earliest => (Some(PutMode::Earliest), None),
             Mode::Keep => (Some(PutMode::Keep), None),
-            Mode::Debounce { max_wait } => (Some(PutMode::Debounce), Some(show_duration(max_wait))),
+            Mode::Debounce { max_wait } => (Some(PutMode::Debounce), Some(max_wait.into())),
         };
-        let if_generation = match put.condition {
+        let if_generation = match condition {
             Some(Condition::IfGeneration(Generation(number))) => Some(number),
             _ => None,
         };
         PutRequest {
-            kind: Some(put.kind.as_str().to_owned()),
-            id: Some(put.id.as_str().to_owned()),
-            body,
-            body_text,
-            body_base64,
-            content_type,
+            kind: Some(kind.as_str().to_owned()),
+            id: Some(id.as_str().to_owned()),
             due,
             delay,
-            priority: Some(put.priority.get()).filter(|level| *level > 0),
+            priority: Some(priority.get()).filter(|level| *level > 0),
             mode,
             max_wait,
-            if_absent: put.condition == Some(Condition::IfAbsent),
-            if_new: put.condition == Some(Condition::IfNew),
+            if_absent: condition == Some(Condition::IfAbsent),
+            if_new: condition == Some(Condition::IfNew),
             if_generation,
+            ..ContentJson::new(&content).into()
         }
     }
 }
 
-const OUTCOMES: [(PutOutcome, PutOutcomeJson); 5] = [
-    (PutOutcome::Created, PutOutcomeJson::Created),
-    (PutOutcome::Updated, PutOutcomeJson::Updated),
-    (PutOutcome::Kept, PutOutcomeJson::Kept),
-    (PutOutcome::Coalesced, PutOutcomeJson::Coalesced),
-    (PutOutcome::Revived, PutOutcomeJson::Revived),
-];
-
 impl From<Placed> for PutDone {
-    fn from(placed: Placed) -> Self {
-        let (_, outcome) = OUTCOMES[placed.outcome as usize];
-        PutDone { outcome, generation: placed.generation.0 }
+    fn from(Placed { outcome, generation }: Placed) -> Self {
+        PutDone { outcome: outcome.into(), generation: generation.0 }
     }
 }
 
 impl From<PutDone> for Placed {
-    fn from(done: PutDone) -> Self {
-        let (outcome, _) = OUTCOMES[done.outcome as usize];
-        Placed { outcome, generation: Generation(done.generation) }
+    fn from(PutDone { outcome, generation }: PutDone) -> Self {
+        Placed { outcome: outcome.into(), generation: Generation(generation) }
     }
 }

@@ -1,9 +1,10 @@
 //! Restoring jobs of another store, and reaping.
 
+use super::entry::BatchErrors;
 use super::job::JobJson;
-use super::parse::{ParseContext, objects};
-use crate::problem::{Problem, ProblemType};
-use requeue_jobs::{Fence, Generation, JobView, Kind, Restore, Restored};
+use super::parse::{ParseContext, invalid, objects};
+use super::word::words;
+use requeue_jobs::{Fence, Generation, Kind, Restore, Restored};
 use serde::{Deserialize, Serialize};
 
 /// Jobs of one kind from another store.
@@ -27,34 +28,30 @@ pub struct RestoreRequest {
 }
 
 impl RestoreRequest {
-    /// Returns the counters and the jobs. Each job is converted separately, and an error names its
-    /// field. Fails for a job that is not of `kind`.
-    pub fn read(
-        self,
-        kind: &Kind,
-        context: &ParseContext,
-    ) -> (Generation, Fence, Vec<Result<JobView, Problem>>) {
-        let jobs = self.jobs.into_iter().enumerate().map(|(n, job)| {
-            let job = job.read(&format!("jobs[{n}]."), context)?;
-            if job.kind != *kind {
-                let detail =
-                    format!("the job is of kind {:?}, but the path names {kind:?}", job.kind);
-                return Err(
-                    Problem::new(ProblemType::Invalid, detail).at(format!("jobs[{n}].kind"))
-                );
+    /// Returns the valid jobs, and the errors of the others. Fails for a job that is not of `kind`.
+    pub fn read(self, kind: Kind, context: &ParseContext) -> (Restore, BatchErrors) {
+        let RestoreRequest { generation, fence, jobs } = self;
+        let (jobs, errors) = BatchErrors::read("jobs", jobs, |job: JobJson| {
+            let job = job.read(context)?;
+            if job.kind != kind {
+                let found = job.kind;
+                let detail = format!("the job is of kind {found:?}, but the path names {kind:?}");
+                return Err(invalid("kind", detail));
             }
             Ok(job)
         });
-        (Generation(self.generation), Fence(self.fence), jobs.collect())
+        let (generation, fence) = (Generation(generation), Fence(fence));
+        (Restore { kind, generation, fence, jobs }, errors)
     }
 }
 
 impl From<&Restore> for RestoreRequest {
     fn from(restore: &Restore) -> Self {
+        let Restore { kind: _, generation, fence, jobs } = restore;
         RestoreRequest {
-            generation: restore.generation.0,
-            fence: restore.fence.0,
-            jobs: restore.jobs.iter().map(JobJson::from).collect(),
+            generation: generation.0,
+            fence: fence.0,
+            jobs: jobs.iter().map(JobJson::from).collect(),
         }
     }
 }
@@ -67,40 +64,27 @@ pub struct RestoreDone {
     pub result: RestoreResult,
 }
 
-/// What happened to a job that was to be restored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(
-    feature = "openapi",
-    schema(
-        description = "What happened to a job that was to be restored: `created`: it was added; `kept`: a job with this id already exists and was left unchanged; `ended`: it was cancelled in the other store and was not added."
-    )
-)]
-#[serde(rename_all = "lowercase")]
-pub enum RestoreResult {
-    /// The job was added.
-    Created,
-    /// A job with this id already exists and was left unchanged.
-    Kept,
-    /// The job was cancelled in the other store and was not added.
-    Ended,
+words! {
+    /// What happened to a job that was to be restored.
+    pub enum RestoreResult as RestoreResult, from Restored {
+        /// The job was added.
+        Created = "created",
+        /// A job with this id already exists and was left unchanged.
+        Kept = "kept",
+        /// The job was cancelled in the other store and was not added.
+        Ended = "ended",
+    }
 }
-
-const RESTORED: [(Restored, RestoreResult); 3] = [
-    (Restored::Created, RestoreResult::Created),
-    (Restored::Kept, RestoreResult::Kept),
-    (Restored::Ended, RestoreResult::Ended),
-];
 
 impl From<Restored> for RestoreDone {
     fn from(restored: Restored) -> Self {
-        RestoreDone { result: RESTORED[restored as usize].1 }
+        RestoreDone { result: restored.into() }
     }
 }
 
 impl From<RestoreDone> for Restored {
     fn from(done: RestoreDone) -> Self {
-        RESTORED[done.result as usize].0
+        done.result.into()
     }
 }
 

@@ -142,7 +142,7 @@ impl PushConfig {
         let json = PushJson {
             url: Some(url),
             headers: Some(Some(headers)),
-            timeout: Some(Some(timeout)),
+            timeout: Some(Some(timeout.into())),
             concurrency: Some(concurrency),
             secrets: Some(Some(secrets.map(|secret| secret.hint()).collect())),
             format: Some(format.as_str().map(str::to_owned)),

@@ -1,6 +1,7 @@
 //! Listing the jobs of a kind in the order of time, by filter.
 
-use super::{BulkFilter, MAX_SCANNED, PAGE};
+use super::{MAX_SCANNED, PAGE};
+use requeue_http::wire::BulkFilter;
 use requeue_jobs::rules::ResultSize;
 use requeue_jobs::{JobView, Store, StoreError, TimePage, TimeQuery};
 

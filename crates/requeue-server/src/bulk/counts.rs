@@ -1,7 +1,7 @@
 //! Counts matching jobs: from the counts of the store if they suffice, otherwise by reading the jobs.
 
-use super::{BulkFilter, scan};
-use requeue_http::wire::JobCount;
+use super::scan;
+use requeue_http::wire::{BulkFilter, JobCount};
 use requeue_jobs::limits::READY_COUNT_CAP;
 use requeue_jobs::{JobId, JobState, Kind, Store, StoreError};
 
@@ -44,9 +44,10 @@ pub async fn count(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{bury, mail, put};
+    use super::super::tests::{bury, filter, mail, put};
     use super::*;
     use crate::bulk::MAX_SCANNED;
+    use requeue_http::wire::JobFilter;
     use requeue_jobs::MemoryStore;
     use requeue_testkit::block_on;
 
@@ -77,7 +78,7 @@ mod tests {
         let prefix = "0".to_owned();
         assert_eq!(stored(BulkFilter { prefix, ..BulkFilter::default() }), None);
         let error = Some("refused".to_owned());
-        assert_eq!(stored(BulkFilter { error, ..BulkFilter::default() }), None);
+        assert_eq!(stored(filter(JobFilter { error, ..JobFilter::default() })), None);
     }
 
     #[test]

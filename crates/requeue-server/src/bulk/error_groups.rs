@@ -1,9 +1,9 @@
 //! Groups the dead jobs of a kind by their last error.
 
-use super::{last_error, scan};
+use super::scan;
 use crate::response_memory::Weighed;
-use requeue_http::times::show_time;
-use requeue_http::{error_group, wire};
+use requeue_http::error_group;
+use requeue_http::wire::{self, last_error};
 use requeue_jobs::{JobId, JobState, JobView, Kind, Query, Store, StoreError, Timestamp};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -79,8 +79,8 @@ impl From<ErrorGroup> for wire::ErrorGroup {
             error_group: group.text,
             count: group.count,
             example: wire::ErrorExample { id: id.as_str().to_owned(), error },
-            first_died_at: show_time(group.first_died_at),
-            last_died_at: show_time(group.last_died_at),
+            first_died_at: group.first_died_at.into(),
+            last_died_at: group.last_died_at.into(),
         }
     }
 }

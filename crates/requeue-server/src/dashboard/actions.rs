@@ -198,7 +198,7 @@ pub(super) async fn reschedule(
     let what = format!("{kind}/{id} to {due}");
     act(&dashboard, &request, ("reschedule", &what), &url::job(&kind, &id), async |api| {
         let change = RescheduleRequest {
-            due: Some(due.trim().to_owned()),
+            due: Some(due.trim().into()),
             if_generation: Some(generation),
             ..RescheduleRequest::default()
         };

@@ -4,7 +4,7 @@ use super::format::{bytes, count, start, text};
 use super::tables::{Choice, choices};
 use base64::Engine;
 use maud::{Markup, html};
-use requeue_http::wire::{JobJson, ResultJson, SuccessorJson};
+use requeue_http::wire::BodyFields;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -19,84 +19,41 @@ const HEX_LIMIT: usize = 4 << 10;
 /// How many values a tree has at most: browsers are slow with more elements.
 const TREE_LIMIT: usize = 2000;
 
-/// A body in one of the forms of the API.
-pub(super) struct BodyView<'a> {
-    json: Option<&'a str>,
-    text: Option<&'a str>,
-    base64: Option<&'a str>,
-    content_type: &'a str,
-}
-
-impl<'a> From<&'a JobJson> for BodyView<'a> {
-    fn from(job: &'a JobJson) -> Self {
-        BodyView {
-            json: job.body.as_ref().map(|body| body.get()),
-            text: job.body_text.as_deref(),
-            base64: job.body_base64.as_deref(),
-            content_type: &job.content_type,
-        }
+/// Returns the bytes of a body.
+fn decoded(body: BodyFields<'_>) -> Vec<u8> {
+    let decode = |text| base64::prelude::BASE64_STANDARD.decode(text).unwrap_or_default();
+    match (body.json.or(body.text), body.base64) {
+        (Some(text), _) => text.as_bytes().to_vec(),
+        (None, Some(text)) => decode(text),
+        (None, None) => Vec::new(),
     }
 }
 
-impl<'a> From<&'a SuccessorJson> for BodyView<'a> {
-    fn from(next: &'a SuccessorJson) -> Self {
-        BodyView {
-            json: next.body.as_ref().map(|body| body.get()),
-            text: next.body_text.as_deref(),
-            base64: next.body_base64.as_deref(),
-            content_type: &next.content_type,
+/// Shows a body. `shown` is the chosen form; `link` returns the link to another one.
+pub(super) fn show(
+    body: BodyFields<'_>,
+    shown: Option<&str>,
+    full: bool,
+    link: impl Fn(&str, bool) -> String,
+) -> Markup {
+    let all = decoded(body);
+    let written = body.json.or(body.text);
+    let forms = [("tree", body.json.is_some()), ("text", written.is_some()), ("hex", true)];
+    let possible = || forms.into_iter().filter(|(_, possible)| *possible).map(|(form, _)| form);
+    let form = possible().find(|form| Some(*form) == shown);
+    let form = form.or_else(|| possible().next()).unwrap_or("hex");
+    let tabs: Vec<Choice> =
+        possible().map(|name| (name.to_owned(), link(name, false), name == form)).collect();
+    html! {
+        div .head {
+            p .quiet { (text(body.content_type)) ", " (bytes(all.len())) }
+            @if !all.is_empty() { (choices("Form of the body", &tabs)) }
         }
-    }
-}
-
-impl<'a> From<&'a ResultJson> for BodyView<'a> {
-    fn from(result: &'a ResultJson) -> Self {
-        BodyView {
-            json: result.body.as_ref().map(|body| body.get()),
-            text: result.body_text.as_deref(),
-            base64: result.body_base64.as_deref(),
-            content_type: result.content_type.as_deref().unwrap_or_default(),
-        }
-    }
-}
-
-impl BodyView<'_> {
-    /// Returns the body as bytes.
-    fn bytes(&self) -> Vec<u8> {
-        let decode = |text| base64::prelude::BASE64_STANDARD.decode(text).unwrap_or_default();
-        match (self.json.or(self.text), self.base64) {
-            (Some(text), _) => text.as_bytes().to_vec(),
-            (None, Some(text)) => decode(text),
-            (None, None) => Vec::new(),
-        }
-    }
-
-    /// Shows the body. `shown` is the chosen form; `link` returns the link to another one.
-    pub(super) fn show(
-        &self,
-        shown: Option<&str>,
-        full: bool,
-        link: impl Fn(&str, bool) -> String,
-    ) -> Markup {
-        let all = self.bytes();
-        let is_text = self.json.or(self.text).is_some();
-        let forms = [("tree", self.json.is_some()), ("text", is_text), ("hex", true)];
-        let possible = || forms.into_iter().filter(|(_, possible)| *possible).map(|(form, _)| form);
-        let form = possible().find(|form| Some(*form) == shown);
-        let form = form.or_else(|| possible().next()).unwrap_or("hex");
-        let tabs: Vec<Choice> =
-            possible().map(|name| (name.to_owned(), link(name, false), name == form)).collect();
-        html! {
-            div .head {
-                p .quiet { (text(self.content_type)) ", " (bytes(all.len())) }
-                @if !all.is_empty() { (choices("Form of the body", &tabs)) }
-            }
-            @if all.is_empty() { p .empty { "The body is empty." } } @else {
-                @match form {
-                    "tree" => (tree(self.json.unwrap_or_default())),
-                    "text" => (whole_text(self.json.or(self.text).unwrap_or_default(), full, &link("text", true))),
-                    _ => (hex(&all)),
-                }
+        @if all.is_empty() { p .empty { "The body is empty." } } @else {
+            @match form {
+                "tree" => (tree(body.json.unwrap_or_default())),
+                "text" => (whole_text(written.unwrap_or_default(), full, &link("text", true))),
+                _ => (hex(&all)),
             }
         }
     }
@@ -209,19 +166,16 @@ fn node(name: Option<&str>, json: &str, depth: usize, left: &mut usize) -> Marku
 mod tests {
     use super::*;
 
-    fn body<'a>(json: Option<&'a str>, base64: Option<&'a str>) -> BodyView<'a> {
-        BodyView { json, text: None, base64, content_type: "application/json" }
-    }
-
-    fn shown(body: &BodyView<'_>, form: &str) -> String {
-        body.show(Some(form), false, |form, _| format!("job?view={form}")).into_string()
+    fn shown(json: Option<&str>, base64: Option<&str>, form: &str) -> String {
+        let body = BodyFields { json, text: None, base64, content_type: "application/json" };
+        show(body, Some(form), false, |form, _| format!("job?view={form}")).into_string()
     }
 
     #[test]
     fn hostile_json_is_text_in_every_form() {
         let json = r#"{"<script>alert(1)</script>":"</pre><img src=x onerror=alert(1)>"}"#;
         for form in ["tree", "text", "hex"] {
-            let html = shown(&body(Some(json), None), form);
+            let html = shown(Some(json), None, form);
             assert!(!html.contains("<script>") && !html.contains("<img"), "{html}");
         }
     }
@@ -229,7 +183,7 @@ mod tests {
     #[test]
     fn a_tree_keeps_the_order_of_fields_and_all_digits() {
         let json = r#" {"z": 12345678901234567890.10, "a": [true, {}], "z": null} "#;
-        let html = shown(&body(Some(json), None), "tree");
+        let html = shown(Some(json), None, "tree");
         let at = |part: &str| html.find(part).unwrap_or_else(|| panic!("{part} in {html}"));
         assert!(
             at(">z<") < at("12345678901234567890.10") && at("12345678901234567890.10") < at(">a<")
@@ -239,7 +193,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_text_are_dumped() {
-        let html = shown(&body(None, Some("AP9B")), "tree");
+        let html = shown(None, Some("AP9B"), "tree");
         assert!(html.contains("000000  00 ff 41"), "{html}");
         assert!(html.contains("..A"), "{html}");
     }
@@ -247,7 +201,7 @@ mod tests {
     #[test]
     fn a_large_tree_ends_at_its_limit() {
         let json = format!("[{}1]", "1,".repeat(5000));
-        let html = shown(&body(Some(&json), None), "tree");
+        let html = shown(Some(&json), None, "tree");
         assert!(html.contains("The first 2,000 values"));
         assert!(html.len() < 200_000, "{}", html.len());
     }

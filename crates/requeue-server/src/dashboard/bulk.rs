@@ -17,7 +17,8 @@ use axum::http::Method;
 use axum::response::Response;
 use maud::{Markup, html};
 use requeue_http::wire::{
-    BulkChangeResult, ChangeDone, ChangeIds, EntryResult, JobFilter, KindList, KindStats, Results,
+    BulkChangeResult, BulkVerb, ChangeDone, ChangeIds, EntryResult, JobFilter, KindList, KindStats,
+    Results, Word,
 };
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::SCHEDULE_TIMERS;
@@ -34,63 +35,28 @@ const MAX_LOGGED: usize = 20;
 /// The scope of the dead jobs of all kinds. The kind of the form is then the one that has been reached.
 pub(super) const EVERY_KIND: &str = "every-kind";
 
-/// What is done to the jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BulkAction {
-    RunNow,
-    Revive,
-    Cancel,
+pub(super) fn title(action: BulkVerb) -> &'static str {
+    match action {
+        BulkVerb::RunNow => "Run now",
+        BulkVerb::Revive => "Revive",
+        BulkVerb::Cancel => "Cancel",
+    }
 }
 
-impl BulkAction {
-    fn read(text: &str) -> Result<Self, Problem> {
-        match text {
-            "run-now" => Ok(BulkAction::RunNow),
-            "revive" => Ok(BulkAction::Revive),
-            "cancel" => Ok(BulkAction::Cancel),
-            other => {
-                let detail = format!("{other:?} is not an action: run-now, revive or cancel");
-                Err(Problem::new(ProblemType::Invalid, detail).at("action"))
-            }
+pub(super) fn explanation(action: BulkVerb) -> &'static str {
+    match action {
+        BulkVerb::RunNow => "They become due now, whatever their due time and backoff.",
+        BulkVerb::Revive => "They become due now, with no attempts counted.",
+        BulkVerb::Cancel => {
+            "They are removed; those that a worker holds, when their lease ends. It cannot be undone."
         }
-    }
-
-    /// Returns the name in the API.
-    fn path(self) -> &'static str {
-        match self {
-            BulkAction::RunNow => "run-now",
-            BulkAction::Revive => "revive",
-            BulkAction::Cancel => "cancel",
-        }
-    }
-
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            BulkAction::RunNow => "Run now",
-            BulkAction::Revive => "Revive",
-            BulkAction::Cancel => "Cancel",
-        }
-    }
-
-    pub(super) fn explanation(self) -> &'static str {
-        match self {
-            BulkAction::RunNow => "They become due now, whatever their due time and backoff.",
-            BulkAction::Revive => "They become due now, with no attempts counted.",
-            BulkAction::Cancel => {
-                "They are removed; those that a worker holds, when their lease ends. It cannot be undone."
-            }
-        }
-    }
-
-    pub(super) fn removes(self) -> bool {
-        self == BulkAction::Cancel
     }
 }
 
 /// An action, and the jobs to which it applies.
 #[derive(Debug, Clone)]
 pub(super) struct BulkForm {
-    pub(super) action: BulkAction,
+    pub(super) action: BulkVerb,
     pub(super) filter: JobsFilter,
     scope: String,
     pub(super) ids: Vec<String>,
@@ -135,14 +101,18 @@ impl BulkForm {
             serde_urlencoded::from_str(&fields).map_err(|error| malformed(&error))?;
         let number = |text: &str| text.parse().unwrap_or(0);
         let form = BulkForm {
-            action: BulkAction::read(&fields.action)?,
+            action: BulkVerb::by_name(&fields.action).ok_or_else(|| {
+                let detail =
+                    format!("{:?} is not an action: run-now, revive or cancel", fields.action);
+                Problem::new(ProblemType::Invalid, detail).at("action")
+            })?,
             filter: fields.filter,
             scope: fields.scope,
             ids: ids.into_iter().map(|(_, id)| id).collect(),
             changed: number(&fields.changed),
             failed: number(&fields.failed),
         };
-        if form.is_every_kind() && form.action != BulkAction::Revive {
+        if form.is_every_kind() && form.action != BulkVerb::Revive {
             let detail = "only revive is possible for all kinds";
             return Err(Problem::new(ProblemType::Invalid, detail).at("action"));
         }
@@ -171,7 +141,7 @@ impl BulkForm {
         let filter = self.filter.parameters().into_iter();
         let mut fields: Vec<_> = filter.map(|(name, value)| (name, value.to_owned())).collect();
         fields.extend([
-            ("action", self.action.path().to_owned()),
+            ("action", self.action.name().to_owned()),
             ("scope", self.scope.clone()),
             ("after", self.filter.after.clone()),
             ("changed", self.changed.to_string()),
@@ -235,7 +205,7 @@ pub(super) async fn run(
         false => change_selected(&view, &mut form).await.map(|()| true),
     };
     let result = done.clone().map(|_| format!("{} changed, {} not", form.changed, form.failed));
-    audit(&view, form.action.path(), &form.what(), &result);
+    audit(&view, form.action.name(), &form.what(), &result);
     match done {
         Err(problem) => layout::problem(&view, &request, &problem),
         Ok(true) => with_notice(see(&form.page()), &notice(&form)),
@@ -245,12 +215,12 @@ pub(super) async fn run(
 
 fn notice(form: &BulkForm) -> String {
     let done = match (form.action, form.changed) {
-        (BulkAction::RunNow, 1) => "is due now",
-        (BulkAction::RunNow, _) => "are due now",
-        (BulkAction::Revive, 1) => "was revived",
-        (BulkAction::Revive, _) => "were revived",
-        (BulkAction::Cancel, 1) => "was cancelled",
-        (BulkAction::Cancel, _) => "were cancelled",
+        (BulkVerb::RunNow, 1) => "is due now",
+        (BulkVerb::RunNow, _) => "are due now",
+        (BulkVerb::Revive, 1) => "was revived",
+        (BulkVerb::Revive, _) => "were revived",
+        (BulkVerb::Cancel, 1) => "was cancelled",
+        (BulkVerb::Cancel, _) => "were cancelled",
     };
     let failed = match form.failed {
         0 => String::new(),
@@ -263,7 +233,7 @@ fn notice(form: &BulkForm) -> String {
 }
 
 async fn change_selected(view: &View, form: &mut BulkForm) -> Result<(), Problem> {
-    let path = url::kind_api(&form.filter.kind, &format!("/{}", form.action.path()));
+    let path = url::kind_api(&form.filter.kind, &format!("/{}", form.action.name()));
     let body = ChangeIds { ids: Some(form.ids.clone()), ..ChangeIds::default() };
     let results: Results<ChangeDone> = view.api.send_json(Method::POST, &path, &body).await?;
     for result in results.results {
@@ -277,7 +247,7 @@ async fn change_selected(view: &View, form: &mut BulkForm) -> Result<(), Problem
 
 /// Changes jobs for some seconds. Returns whether no more are left.
 async fn change_all(view: &View, form: &mut BulkForm, began: Instant) -> Result<bool, Problem> {
-    let path = url::kind_api(&form.filter.kind, &format!("/{}", form.action.path()));
+    let path = url::kind_api(&form.filter.kind, &format!("/{}", form.action.name()));
     let filter = form.job_filter()?;
     loop {
         let after = Some(form.filter.after.clone()).filter(|after| !after.is_empty());
@@ -331,7 +301,7 @@ async fn revive_every_kind(
 
 fn progress(form: &BulkForm) -> Page {
     let html = html! {
-        h1 { (form.action.title()) ": " (jobs(form.changed)) " so far" }
+        h1 { (title(form.action)) ": " (jobs(form.changed)) " so far" }
         @if form.failed > 0 { p { (count(form.failed)) " could not be changed." } }
         p .quiet {
             "Continues with the kind " (text(&form.filter.kind))
@@ -361,7 +331,7 @@ mod tests {
         let again = serde_urlencoded::to_string(fields.collect::<Vec<_>>()).unwrap();
         let again = BulkForm::read(again.as_bytes()).unwrap();
         assert_eq!(again.filter.error_group, "order * not found");
-        assert_eq!(again.action, BulkAction::Revive);
+        assert_eq!(again.action, BulkVerb::Revive);
         let filter = again.job_filter().unwrap();
         assert_eq!(filter.error_group.as_deref(), Some("order * not found"));
     }

@@ -1,7 +1,7 @@
 //! The question before many jobs are changed, or something is removed: how many, and which.
 
 use super::Dashboard;
-use super::bulk::{BulkForm, dead_kinds};
+use super::bulk::{BulkForm, dead_kinds, explanation, title};
 use super::format::{count, jobs, text};
 use super::layout;
 use super::tables::kind_link;
@@ -12,7 +12,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use requeue_http::wire::{JobCount, KindStats};
+use requeue_http::wire::{BulkVerb, JobCount, KindStats};
 use requeue_http::{Problem, ProblemType};
 use serde::Deserialize;
 
@@ -54,17 +54,17 @@ async fn page(view: &View, request: &PageRequest, body: Bytes) -> Result<Page, P
         return Err(Problem::new(ProblemType::Invalid, detail));
     }
     let at_least = if is_all { "" } else { "at least " };
-    let question = format!("{} {at_least}{}?", form.action.title(), jobs(number));
+    let question = format!("{} {at_least}{}?", title(form.action), jobs(number));
     let html = html! {
         h1 { (question) }
         p { "Of kind " (kind_link(&form.filter.kind)) "." }
         @if form.is_all() { (conditions(&form)) } @else { (ids(&form)) }
-        p { (form.action.explanation()) }
+        p { (explanation(form.action)) }
         form method="post" action="bulk" {
             (form.hidden_fields())
             div .actions {
-                button .primary type="submit" .danger[form.action.removes()] {
-                    (form.action.title()) " " (at_least) (jobs(number))
+                button .primary type="submit" .danger[form.action == BulkVerb::Cancel] {
+                    (title(form.action)) " " (at_least) (jobs(number))
                 }
                 a .button href=(request.back()) { "Back" }
             }
@@ -80,7 +80,7 @@ async fn every_kind(view: &View, request: &PageRequest, form: &BulkForm) -> Resu
     if number == 0 {
         return Err(Problem::new(ProblemType::Invalid, "no job is dead"));
     }
-    let question = format!("{} {}?", form.action.title(), jobs(number));
+    let question = format!("{} {}?", title(form.action), jobs(number));
     let html = html! {
         h1 { (question) }
         p { "All jobs that are dead at the time of the change, whatever their errors:" }
@@ -92,11 +92,11 @@ async fn every_kind(view: &View, request: &PageRequest, form: &BulkForm) -> Resu
                 li .quiet { "and " (count((kinds.len() - MAX_LISTED) as u64)) " more kinds" }
             }
         }
-        p { (form.action.explanation()) }
+        p { (explanation(form.action)) }
         form method="post" action="bulk" {
             (form.hidden_fields())
             div .actions {
-                button .primary type="submit" { (form.action.title()) " " (jobs(number)) }
+                button .primary type="submit" { (title(form.action)) " " (jobs(number)) }
                 a .button href=(request.back()) { "Back" }
             }
         }

@@ -1,6 +1,6 @@
 //! The page of a job.
 
-use super::body::BodyView;
+use super::body;
 use super::format::{at, between, count, none, parse, text, time};
 use super::tables::{button, hidden, job_link, kind_link, state};
 use super::view::{Page, PageQuery, PageRequest, View};
@@ -29,7 +29,8 @@ pub(super) async fn show(
 }
 
 async fn page(view: View, query: JobQuery) -> Result<Page, Problem> {
-    let job: JobJson = view.api.get(&url::job_api(&query.kind, &query.id)).await?;
+    let path = url::job_api(&query.kind, &query.id);
+    let job: JobJson = view.api.get(&url::link(&path, &[("envelope", "true")])).await?;
     let title = format!("{}/{}", query.kind, super::format::escaped(&query.id));
     let page = Page::new("./", title)
         .live("job", html! { (head(&view, &job)) (facts(&view, &job)) })
@@ -45,18 +46,18 @@ async fn page(view: View, query: JobQuery) -> Result<Page, Problem> {
         )
     };
     let (form, full) = (query.view.as_deref(), query.full.is_some());
-    let body = html! {
-        @if job.state != StateJson::Done { h2 { "Body" } (BodyView::from(&job).show(form, full, link)) }
+    let bodies = html! {
+        @if job.state != StateJson::Done { h2 { "Body" } (body::show(job.body_fields(), form, full, link)) }
         @if let Some(result) = job.done.as_ref().and_then(|done| done.result.as_ref()) {
-            h2 { "Result" } (BodyView::from(result).show(form, full, link))
+            h2 { "Result" } (body::show(result.body_fields(), form, full, link))
         }
         @if let Some(next) = &job.next {
             h2 { "Successor" }
             p { "Put again while it was leased: generation " (next.generation) ", due " (time(&view, &next.due)) "." }
-            (BodyView::from(next).show(form, full, link))
+            (body::show(next.body_fields(), form, full, link))
         }
     };
-    Ok(page.fixed("body", body))
+    Ok(page.fixed("body", bodies))
 }
 
 fn head(view: &View, job: &JobJson) -> Markup {
@@ -129,6 +130,7 @@ fn facts(view: &View, job: &JobJson) -> Markup {
             @if job.deaths > 0 { (fact("Deaths", html! { (count(job.deaths.into())) })) }
             (fact("Priority", html! { (job.priority) }))
             (fact("Generation", html! { (job.generation) }))
+            @for (name, value) in job.head_entries() { (fact(name, text(&value))) }
             @if let Some(next) = &job.next { (fact("Successor", html! { "generation " (next.generation) })) }
         }
     }

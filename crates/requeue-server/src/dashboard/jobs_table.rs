@@ -5,12 +5,12 @@
 //! a list is not live.
 
 use super::format::{between, bytes, count, escaped, excerpt, maybe_time, none, time};
-use super::tables::{Choice, choices, hidden, job_link, state, state_name};
+use super::tables::{Choice, choices, hidden, job_link, state};
 use super::url;
 use super::view::{Page, View};
 use maud::{Markup, html};
 use requeue_http::Problem;
-use requeue_http::wire::{JobJson, JobPage, KindStats, StateJson};
+use requeue_http::wire::{JobJson, JobPage, KindStats, StateJson, Word};
 use serde::Deserialize;
 
 /// The number of jobs on a page.
@@ -84,7 +84,7 @@ impl JobsFilter {
         if self.state == ALL {
             return None;
         }
-        let chosen = STATES.into_iter().find(|state| state_name(*state) == self.state);
+        let chosen = STATES.into_iter().find(|state| state.name() == self.state);
         let with_jobs = || STATES.into_iter().find(|state| number(kind, *state) > 0);
         Some(chosen.or_else(with_jobs).unwrap_or(StateJson::Waiting))
     }
@@ -121,7 +121,8 @@ pub(super) async fn add(
     filter: &JobsFilter,
 ) -> Result<Page, Problem> {
     let state = filter.shown_state(kind);
-    let filter = &JobsFilter { state: state.map_or(ALL, state_name).to_owned(), ..filter.clone() };
+    let filter =
+        &JobsFilter { state: state.map_or(ALL, StateJson::name).to_owned(), ..filter.clone() };
     let is_live = !filter.is_filtered() && state.is_some() && filter.after.is_empty();
     let page = page.live("states", tabs(kind, filter));
     if view.live && !is_live {
@@ -151,7 +152,7 @@ fn tabs(kind: &KindStats, filter: &JobsFilter) -> Markup {
         .iter()
         .filter(|state| **state != StateJson::Done || kind.done > 0 || filter.state == "done")
         .map(|state| {
-            let name = state_name(*state);
+            let name = state.name();
             let capped = if *state == StateJson::Ready && kind.ready_capped { "+" } else { "" };
             let title = format!("{name} {}{capped}", count(number(kind, *state)));
             (title, link(name), filter.state == name)
@@ -312,8 +313,8 @@ fn row(view: &View, listed: Option<StateJson>, job: &JobJson) -> Markup {
             let lease = job.lease.as_ref();
             html! {
                 td data-label="Worker" { @match lease { Some(lease) => { (excerpt(&lease.worker, 40)) } None => { (none()) } } }
-                td data-label="Since" { (maybe_time(view, lease.map(|lease| lease.claimed_at.as_str()))) }
-                td data-label="Lease ends" { (maybe_time(view, lease.map(|lease| lease.ends_at.as_str()))) }
+                td data-label="Since" { (maybe_time(view, lease.map(|lease| &*lease.claimed_at))) }
+                td data-label="Lease ends" { (maybe_time(view, lease.map(|lease| &*lease.ends_at))) }
                 td .number data-label="Attempt" { (job.attempts + 1) }
                 td .body data-label="Body" { (body()) }
             }

@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_burst_of_a_rate_is_shown_also_if_it_is_the_default() {
-        let spacing = |jobs, burst| spacing(&RateJson { jobs, per: "1s".to_owned(), burst });
+        let spacing = |jobs, burst| spacing(&RateJson { jobs, per: "1s".into(), burst });
         assert_eq!(spacing(10, None), "evenly spaced");
         assert_eq!(spacing(100_000, None), "in bursts of up to 10,000");
         assert_eq!(spacing(10, Some(50)), "in bursts of up to 50");

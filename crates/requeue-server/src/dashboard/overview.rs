@@ -10,7 +10,8 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use requeue_http::Problem;
 use requeue_http::wire::{
-    Forecast, KindList, KindStats, RecentJson, SeriesJson, SeriesList, StatsJson, TroubleJson,
+    Forecast, KindList, KindStats, RecentJson, SeriesJson, SeriesList, StatsJson, TimeText,
+    TroubleJson,
 };
 use requeue_jobs::SCHEDULE_TIMERS;
 use serde::Deserialize;
@@ -84,7 +85,7 @@ struct Sums {
     ready: u64,
     leased: u64,
     dead: u64,
-    oldest_ready: Option<String>,
+    oldest_ready: Option<TimeText>,
 }
 
 impl Sums {

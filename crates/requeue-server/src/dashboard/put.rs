@@ -11,7 +11,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use requeue_http::Problem;
 use requeue_http::ProblemType;
-use requeue_http::wire::{JobJson, PutDone, PutOutcomeJson, PutRequest};
+use requeue_http::wire::{JobJson, PutDone, PutOutcomeJson, PutRequest, TimeText};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -100,7 +100,7 @@ impl PutForm {
         let given = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
         let mut put = PutRequest {
             content_type: given(&self.content_type),
-            due: given(&self.due),
+            due: given(&self.due).map(TimeText::from),
             priority: Some(self.priority),
             if_absent: self.if_absent.is_some(),
             ..PutRequest::default()

@@ -10,11 +10,12 @@ use axum::extract::State;
 use axum::http::Method;
 use axum::response::Response;
 use maud::{Markup, html};
-use requeue_http::times::{TimeError, parse_rate, show_duration};
+use requeue_http::times::parse_rate;
 use requeue_http::wire::{
-    BackoffPatch, KeepDoneJson, RateJson, RateSetting, RetentionPatch, SettingsJson, SettingsPatch,
+    BackoffPatch, DurationText, KeepDoneJson, RateJson, RateSetting, RetentionPatch, SettingsJson,
+    SettingsPatch,
 };
-use requeue_http::{Problem, ProblemType};
+use requeue_http::{AtField, Problem, ProblemType};
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -67,18 +68,18 @@ impl SettingsForm {
         let keep = settings.keep_done.as_ref();
         SettingsForm {
             kind: kind.to_owned(),
-            lease: settings.lease.clone(),
-            backoff_base: settings.backoff.base.clone(),
-            backoff_max: settings.backoff.max.clone(),
+            lease: settings.lease.to_string(),
+            backoff_base: settings.backoff.base.to_string(),
+            backoff_max: settings.backoff.max.to_string(),
             jitter: settings.backoff.jitter_percent.to_string(),
             max_attempts: settings.max_attempts.to_string(),
             concurrency: number(settings.concurrency),
             rate: rate.map(|rate| format!("{}/{}", rate.jobs, rate.per)).unwrap_or_default(),
             rate_burst: number(rate.and_then(|rate| rate.burst)),
-            ageing: settings.ageing.clone().unwrap_or_default(),
-            retention_age: settings.retention.age.clone(),
+            ageing: settings.ageing.as_deref().unwrap_or_default().to_owned(),
+            retention_age: settings.retention.age.to_string(),
             retention_count: settings.retention.count.to_string(),
-            keep_for: keep.and_then(|keep| keep.age.clone()).unwrap_or_default(),
+            keep_for: keep.and_then(|keep| keep.age.as_deref()).unwrap_or_default().to_owned(),
             keep_count: keep
                 .and_then(|keep| keep.count)
                 .map(|count| count.to_string())
@@ -89,29 +90,28 @@ impl SettingsForm {
     /// Returns the change. Fields that are not in the form stay.
     fn patch(&self) -> Result<SettingsPatch, Problem> {
         let rate = given(&self.rate).map(|text| {
-            let wrong =
-                |error: TimeError| Problem::new(ProblemType::Invalid, error.to_string()).at("rate");
-            let (jobs, per) = parse_rate(&text.replace(',', "")).map_err(wrong)?;
+            let (jobs, per) = parse_rate(&text.replace(',', "")).at("rate")?;
             let burst = number("rate.burst", &self.rate_burst)?;
-            Ok::<_, Problem>(RateJson { jobs, per: show_duration(per), burst })
+            Ok::<_, Problem>(RateJson { jobs, per: per.into(), burst })
         });
         let keep = given(&self.keep_for).map(|age| {
             let count = number("keep_done.count", &self.keep_count)?;
-            Ok::<_, Problem>(KeepDoneJson { age: Some(age), count })
+            Ok::<_, Problem>(KeepDoneJson { age: Some(age.into()), count })
         });
+        let time = |text| given(text).map(DurationText::from);
         Ok(SettingsPatch {
-            lease: given(&self.lease),
+            lease: time(&self.lease),
             backoff: Some(BackoffPatch {
-                base: given(&self.backoff_base),
-                max: given(&self.backoff_max),
+                base: time(&self.backoff_base),
+                max: time(&self.backoff_max),
                 jitter_percent: number("backoff.jitter_percent", &self.jitter)?,
             }),
             max_attempts: number("max_attempts", &self.max_attempts)?,
             concurrency: Some(number("concurrency", &self.concurrency)?),
             rate: Some(rate.transpose()?.map(RateSetting::from)),
-            ageing: Some(given(&self.ageing)),
+            ageing: Some(time(&self.ageing)),
             retention: Some(RetentionPatch {
-                age: given(&self.retention_age),
+                age: time(&self.retention_age),
                 count: number("retention.count", &self.retention_count)?,
             }),
             keep_done: Some(keep.transpose()?),
@@ -202,8 +202,7 @@ pub(super) async fn save(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_http::wire::ParseContext;
-    use requeue_jobs::{Rate, Retention, Settings, Timestamp};
+    use requeue_jobs::{Rate, Retention, Settings};
     use std::time::Duration;
 
     #[test]
@@ -216,11 +215,10 @@ mod tests {
         for settings in [Settings::default(), full] {
             let form = SettingsForm::of("mail", &SettingsJson::from(&settings));
             let patch = form.patch().unwrap();
-            let context = ParseContext { now: Timestamp::default() };
             // Onto other settings, so that a field that is left out is noticed.
             let mut other = Settings::default();
             (other.max_attempts, other.lease) = (3, Duration::from_secs(1));
-            assert_eq!(patch.apply(other, &context).unwrap(), settings);
+            assert_eq!(patch.apply(other).unwrap(), settings);
         }
     }
 

@@ -6,7 +6,7 @@ use super::url;
 use super::view::View;
 use maud::{Markup, html};
 use requeue_http::times::parse_duration;
-use requeue_http::wire::{Forecast, Horizon, KindStats, StateJson, TroubleJson};
+use requeue_http::wire::{Forecast, Horizon, KindStats, StateJson, TroubleJson, Word};
 
 /// Returns a number with its name.
 pub(super) fn card(name: &str, value: &Markup, below: &Markup) -> Markup {
@@ -15,18 +15,8 @@ pub(super) fn card(name: &str, value: &Markup, below: &Markup) -> Markup {
 
 /// Returns the word for a state, with its colour.
 pub(super) fn state(state: StateJson) -> Markup {
-    let name = state_name(state);
+    let name = state.name();
     html! { span .state.(name) { (name) } }
-}
-
-pub(super) fn state_name(state: StateJson) -> &'static str {
-    match state {
-        StateJson::Waiting => "waiting",
-        StateJson::Ready => "ready",
-        StateJson::Leased => "leased",
-        StateJson::Dead => "dead",
-        StateJson::Done => "done",
-    }
 }
 
 /// Returns what is special about a kind at present.
@@ -185,9 +175,9 @@ mod tests {
     fn a_horizon_is_labelled_with_times_from_now() {
         let horizon = |name: &str, span: &str, count| Horizon {
             name: name.to_owned(),
-            span: span.to_owned(),
+            span: span.into(),
             counts: vec![0; count],
-            counted_at: String::new(),
+            counted_at: Default::default(),
         };
         let day = horizon("day", "15m", 96);
         assert_eq!(ticks(&day), ["now", "6h", "12h", "18h", "24h"]);

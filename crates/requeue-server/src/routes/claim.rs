@@ -40,32 +40,37 @@ pub(super) async fn claim(
     Extension(body_handle): Extension<BodyHandle>,
     Json(request): Json<ClaimRequest>,
 ) -> ApiResult<Response> {
-    let (claim, wait) = request.read(&app.reading(), nonce())?;
+    let with_envelope = request.envelope;
+    let (claim, wait) = request.read(nonce())?;
     for (n, kind) in claim.kinds.iter().enumerate() {
         app.push().check_claim(n, kind)?;
     }
     body_handle.shrink_to(0);
     check_wait(&app, wait)?;
     match claims::claim(&app, &caller, &claim, wait, &delivery).await? {
-        FirstClaim::Claimed(claimed) => Ok(claim_response(claimed, delivery)),
+        FirstClaim::Claimed(claimed) => Ok(claim_response(claimed, with_envelope, delivery)),
         FirstClaim::Waits(failed) => {
             let later = LaterResponse::new(async move {
                 let claimed = claims::wait(&app, &caller, claim, wait, failed, &delivery).await?;
-                ApiResult::Ok(claim_response(claimed, delivery))
+                ApiResult::Ok(claim_response(claimed, with_envelope, delivery))
             });
             Ok(later.into_response())
         }
     }
 }
 
-fn claim_response(claimed: Claimed, delivery: Delivery) -> Response {
+fn claim_response(claimed: Claimed, with_envelope: bool, delivery: Delivery) -> Response {
     let Claimed { jobs, errors, .. } = claimed;
     let ClaimResponse { errors, .. } = Claimed { errors, ..Claimed::default() }.into();
     let rest = match errors.as_slice() {
         [] => String::new(),
         errors => format!(",\"errors\":{}", json(errors)),
     };
-    list_response("jobs", jobs, ClaimedView::from, rest, delivery)
+    let view = move |job| {
+        let view = ClaimedView::from(&job);
+        ClaimedView { envelope: view.envelope.filter(|_| with_envelope), ..view }
+    };
+    list_response("jobs", jobs, view, rest, delivery)
 }
 
 /// Wait until there may be jobs to claim.
@@ -83,7 +88,7 @@ pub(super) async fn wait(
     Extension(body_handle): Extension<BodyHandle>,
     Json(request): Json<WaitRequest>,
 ) -> ApiResult<LaterResponse> {
-    let (kinds, wait) = request.read(&app.reading())?;
+    let (kinds, wait) = request.read()?;
     body_handle.shrink_to(0);
     check_wait(&app, wait)?;
     Ok(LaterResponse::new(async move {

@@ -4,7 +4,7 @@ use super::Problems;
 use super::jobs::cursor;
 use crate::app::App;
 use crate::auth::Caller;
-use crate::bulk::{self, BulkFilter};
+use crate::bulk;
 use crate::extract::{Json, KindPath, QueryParams};
 use crate::listen::Delivery;
 use crate::response::{ApiResult, json};
@@ -36,7 +36,7 @@ pub(super) async fn count(
     KindPath(kind): KindPath,
     QueryParams(query): QueryParams<CountQuery>,
 ) -> ApiResult<Json<JobCount>> {
-    let filter = BulkFilter::read(query.filter(), "", &app.reading())?;
+    let filter = query.filter().read(&app.reading())?;
     let after = cursor(query.after)?;
     if after.is_none()
         && let Some(matched) = bulk::stored_count(&**app.store(), &kind, &filter).await?

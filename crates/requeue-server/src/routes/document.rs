@@ -6,37 +6,20 @@ mod problem_types;
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
 
-/// The schema of a request body at some paths.
+/// The schema of the request body at a path.
 struct RequestSchema {
     /// The name of the schema.
     name: &'static str,
     /// The general schema that it is derived from.
     of: &'static str,
-    /// The fields that are allowed.
-    fields: &'static [&'static str],
+    /// The fields that are not allowed.
+    without: &'static [&'static str],
     /// The fields that are required here, but not in the general schema.
     required: &'static [&'static str],
     /// For batches: the schema of the batch, and its only field.
     batch: Option<(&'static str, &'static str)>,
-    paths: &'static [&'static str],
+    path: &'static str,
 }
-
-const PUT: [&str; 14] = [
-    "kind",
-    "id",
-    "body",
-    "body_text",
-    "body_base64",
-    "content_type",
-    "due",
-    "delay",
-    "priority",
-    "mode",
-    "max_wait",
-    "if_absent",
-    "if_new",
-    "if_generation",
-];
 
 const PUTS: Option<(&str, &str)> = Some(("PutBatch", "jobs"));
 const LEASES: Option<(&str, &str)> = Some(("SettleBatch", "leases"));
@@ -45,91 +28,100 @@ const SCHEMAS: [RequestSchema; 10] = [
     RequestSchema {
         name: "PutJob",
         of: "PutRequest",
-        fields: PUT.split_at(2).1,
+        without: &["kind", "id"],
         required: &[],
         batch: None,
-        paths: &["/v1/kinds/{kind}/jobs/{id}"],
+        path: "/v1/kinds/{kind}/jobs/{id}",
     },
     RequestSchema {
         name: "PutKindJob",
         of: "PutRequest",
-        fields: PUT.split_at(1).1,
+        without: &["kind"],
         required: &["id"],
         batch: PUTS,
-        paths: &["/v1/kinds/{kind}/jobs"],
+        path: "/v1/kinds/{kind}/jobs",
     },
     RequestSchema {
         name: "PutAnyJob",
         of: "PutRequest",
-        fields: &PUT,
+        without: &[],
         required: &["kind", "id"],
         batch: PUTS,
-        paths: &["/v1/put"],
+        path: "/v1/put",
     },
     RequestSchema {
         name: "AnyLease",
         of: "SettleLease",
-        fields: &["receipt", "how", "result", "error", "delay", "lease"],
+        without: &[],
         required: &["how"],
         batch: LEASES,
-        paths: &["/v1/settle"],
+        path: "/v1/settle",
     },
     RequestSchema {
         name: "AckLease",
         of: "SettleLease",
-        fields: &["receipt", "result"],
+        without: &["how", "error", "delay", "lease"],
         required: &[],
         batch: LEASES,
-        paths: &["/v1/ack"],
+        path: "/v1/ack",
     },
     RequestSchema {
         name: "OnlyLease",
         of: "SettleLease",
-        fields: &["receipt"],
+        without: &["how", "result", "error", "delay", "lease"],
         required: &[],
         batch: LEASES,
-        paths: &["/v1/release"],
+        path: "/v1/release",
     },
     RequestSchema {
         name: "RetryLease",
         of: "SettleLease",
-        fields: &["receipt", "error", "delay"],
+        without: &["how", "result", "lease"],
         required: &[],
         batch: LEASES,
-        paths: &["/v1/retry"],
+        path: "/v1/retry",
     },
     RequestSchema {
         name: "BuryLease",
         of: "SettleLease",
-        fields: &["receipt", "error"],
+        without: &["how", "result", "delay", "lease"],
         required: &[],
         batch: LEASES,
-        paths: &["/v1/bury"],
+        path: "/v1/bury",
     },
     RequestSchema {
         name: "RequeueLease",
         of: "SettleLease",
-        fields: &["receipt", "delay"],
+        without: &["how", "result", "error", "lease"],
         required: &["delay"],
         batch: LEASES,
-        paths: &["/v1/requeue"],
+        path: "/v1/requeue",
     },
     RequestSchema {
         name: "ExtendLease",
         of: "SettleLease",
-        fields: &["receipt", "lease"],
+        without: &["how", "result", "error", "delay"],
         required: &[],
         batch: LEASES,
-        paths: &["/v1/extend"],
+        path: "/v1/extend",
     },
 ];
 
 /// General schemas that no path uses directly.
-const GENERAL: [&str; 5] = ["PutRequest", "PutBatch", "SettleLease", "SettleBatch", "ChangeIds"];
+const GENERAL: [&str; 7] = [
+    "PutRequest",
+    "PutBatch",
+    "SettleLease",
+    "SettleBatch",
+    "ChangeIds",
+    "TimeText",
+    "DurationText",
+];
 
 /// Returns the document as JSON.
 pub(super) fn text(document: &OpenApi) -> String {
     let mut document = serde_json::to_value(document).expect("the document can be serialized");
+    inline_texts(&mut document);
     for shape in &SCHEMAS {
         let narrowed = narrowed(&document["components"]["schemas"][shape.of], shape);
         document["components"]["schemas"][shape.name] = narrowed;
@@ -140,10 +132,8 @@ pub(super) fn text(document: &OpenApi) -> String {
             sent += "s";
             document["components"]["schemas"][&sent] = batch;
         }
-        for path in shape.paths {
-            let method = if shape.batch.is_some() { "post" } else { "put" };
-            *request(&mut document, path, method) = reference(&sent);
-        }
+        let method = if shape.batch.is_some() { "post" } else { "put" };
+        *request(&mut document, shape.path, method) = reference(&sent);
     }
     changes(&mut document);
     names(&mut document);
@@ -153,12 +143,13 @@ pub(super) fn text(document: &OpenApi) -> String {
     document.to_string()
 }
 
-/// Returns the schema with only the fields of `shape`.
+/// Returns the schema without the fields that `shape` does not allow.
 fn narrowed(schema: &Value, shape: &RequestSchema) -> Value {
     let mut narrowed = schema.clone();
     let properties = narrowed["properties"].as_object_mut().expect("it is an object");
-    properties.retain(|name, _| shape.fields.contains(&&**name));
-    debug_assert_eq!(properties.len(), shape.fields.len(), "{}", shape.name);
+    for name in shape.without {
+        properties.remove(*name).expect("it is a field of the general schema");
+    }
     for name in shape.required {
         let property = &mut properties[*name];
         // A required field is not null.
@@ -173,6 +164,36 @@ fn narrowed(schema: &Value, shape: &RequestSchema) -> Value {
         narrowed["required"] = required.collect();
     }
     narrowed
+}
+
+/// The schemas of times and durations, which are texts with a format.
+const TEXTS: [(&str, &str); 2] =
+    [("#/components/schemas/TimeText", "time"), ("#/components/schemas/DurationText", "duration")];
+
+/// Replaces references to the schemas of times and durations by these schemas: client generators make
+/// a type of each schema with a name.
+fn inline_texts(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(inline_texts),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(inline_texts);
+            let target = fields.get("$ref").and_then(Value::as_str);
+            if let Some((_, format)) = TEXTS.iter().find(|(name, _)| Some(*name) == target) {
+                fields.remove("$ref");
+                fields.extend([("type".into(), json!("string")), ("format".into(), json!(format))]);
+            }
+            // One that can also be null.
+            let either = fields.get("oneOf").and_then(Value::as_array);
+            let text =
+                either.and_then(|either| either.iter().find(|one| one["format"].is_string()));
+            if let Some(Value::Object(mut text)) = text.cloned() {
+                text.insert("type".to_owned(), json!(["string", "null"]));
+                fields.remove("oneOf");
+                fields.append(&mut text);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// A request changes jobs of a kind either by id or by filter.

@@ -3,7 +3,7 @@
 use super::Problems;
 use crate::app::App;
 use crate::auth::Caller;
-use crate::bulk::{self, BulkFilter, MAX_SCANNED};
+use crate::bulk::{self, MAX_SCANNED};
 use crate::extract::{JobPath, Json, KindPath, QueryParams, off_runtime};
 use crate::listed_job::ListedJob;
 use crate::listen::Delivery;
@@ -14,9 +14,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use requeue_http::wire::{
     BatchErrors, BulkChangeResult, ChangeBatch, ChangeDone, ChangeEntry, ChangeIds, JobJson,
-    JobPage, JobsQuery, PutBatch, PutDone, PutRequest, RescheduleRequest, Results,
+    JobPage, JobQuery, JobsQuery, PutBatch, PutDone, PutRequest, RescheduleRequest, Results,
 };
-use requeue_http::{Problem, ProblemType};
+use requeue_http::{AtField, Problem, ProblemType};
 use requeue_jobs::limits::MAX_BODY_LEN;
 use requeue_jobs::rules::check_count;
 use requeue_jobs::{Change, ChangeKind, Invalid, JobId, Kind, Store, StoreError, TimeCursor};
@@ -41,24 +41,25 @@ pub(super) async fn put(
     JobPath(kind, id): JobPath,
     Json(request): Json<PutRequest>,
 ) -> ApiResult<Json<PutDone>> {
-    let put = request.read("", Some(&kind), Some(&id), &app.reading())?;
+    let put = request.read(Some(&kind), Some(&id), &app.reading())?;
     Ok(Json(app.jobs().place(put).await?.into()))
 }
 
 /// Get a job.
 #[utoipa::path(
     get, path = "/v1/kinds/{kind}/jobs/{id}", tag = "jobs", operation_id = "get_job",
-    params(JobPath),
+    params(JobPath, JobQuery),
     responses((status = 200, description = "The job.", body = JobJson), Problems)
 )]
 pub(super) async fn get(
     State(app): State<App>,
     Extension(delivery): Extension<Delivery>,
     JobPath(kind, id): JobPath,
+    QueryParams(query): QueryParams<JobQuery>,
 ) -> ApiResult<Json<JobJson>> {
     delivery.hold(app.response_memory().for_job().await?);
     match app.store().get(kind.clone(), id.clone()).await? {
-        Some(job) => Ok(Json(JobJson::from(&job))),
+        Some(job) => Ok(Json(JobJson::from(&job).with_envelope(query.envelope))),
         None => Err(Problem::no_job(&kind, &id).into()),
     }
 }
@@ -85,7 +86,7 @@ pub(super) async fn reschedule(
     JobPath(kind, id): JobPath,
     Json(request): Json<RescheduleRequest>,
 ) -> ApiResult<Json<PutDone>> {
-    let set = request.read("", &app.reading())?;
+    let set = request.read(&app.reading())?;
     Ok(Json(app.jobs().reschedule_as(kind, id, set).await?.into()))
 }
 
@@ -160,14 +161,10 @@ async fn put_all(
 ) -> ApiResult<Json<Results<PutDone>>> {
     check_entries("jobs", batch.jobs.len())?;
     let (reading, kind) = (app.reading(), kind.cloned());
-    let body_bytes = batch.jobs.iter().map(PutRequest::body_len).sum();
+    let body_bytes = batch.jobs.iter().map(|job| job.body_fields().len()).sum();
     let (puts, errors) = off_runtime(body_bytes, move || {
-        let jobs = batch.jobs.into_iter().enumerate();
-        let read = |(n, job): (usize, PutRequest)| {
-            let read = job.read("", kind.as_ref(), None, &reading);
-            read.map_err(|problem| problem.within(&format!("jobs[{n}].")))
-        };
-        BatchErrors::split(jobs.map(read))
+        let read = |job: PutRequest| job.read(kind.as_ref(), None, &reading);
+        BatchErrors::read("jobs", batch.jobs, read)
     })
     .await;
     let placed = if puts.is_empty() { Vec::new() } else { app.store().put(puts).await? };
@@ -197,16 +194,15 @@ pub(super) async fn list(
     QueryParams(query): QueryParams<JobsQuery>,
 ) -> ApiResult<Response> {
     let limit = query.limit.unwrap_or(100);
-    check_count("jobs in a list", limit).map_err(|invalid| Problem::from(invalid).at("limit"))?;
+    check_count("jobs in a list", limit).at("limit")?;
     if limit == 0 {
-        let detail = "the limit must be from 1 to 1000";
-        return Err(Problem::new(ProblemType::Invalid, detail).at("limit").into());
+        return Err(invalid("limit", "the limit must be from 1 to 1000").into());
     }
     check_body_limit(query.body_limit)?;
-    let filter = BulkFilter::read(query.filter(), "", &app.reading())?;
+    let filter = query.filter().read(&app.reading())?;
     let by_time = query.by_time(&kind, limit)?;
     let after = if by_time.is_none() { cursor(query.after)? } else { None };
-    let scan = match filter.examines_many(by_time.is_some(), limit) {
+    let scan = match bulk::examines_many(&filter, by_time.is_some(), limit) {
         true => Some(app.scan_slot(&caller).await?.with_own_memory()),
         false => None,
     };
@@ -235,7 +231,13 @@ pub(super) async fn list(
     room.keep(response_memory::weight(&jobs));
     delivery.hold(room);
     let rest = format!(",\"cursor\":{cursor}");
-    Ok(list_response("jobs", jobs, |job: ListedJob| job.json(), rest, delivery))
+    Ok(list_response(
+        "jobs",
+        jobs,
+        move |job: ListedJob| job.json().with_envelope(query.envelope),
+        rest,
+        delivery,
+    ))
 }
 
 /// Checks the length of the longest body that a list returns.
@@ -248,16 +250,18 @@ fn check_body_limit(body_limit: Option<usize>) -> Result<(), Problem> {
     Ok(())
 }
 
+fn invalid(field: &str, detail: &str) -> Problem {
+    Problem::new(ProblemType::Invalid, detail).at(field)
+}
+
 /// Checks the number of entries in a batch.
 pub(super) fn check_entries(field: &str, count: usize) -> Result<(), Problem> {
-    let checked = check_count("entries in a batch", count);
-    checked.map_err(|invalid| Problem::from(invalid).at(field))
+    check_count("entries in a batch", count).at(field)
 }
 
 /// Parses the cursor `after`.
 pub(super) fn cursor(after: Option<String>) -> Result<Option<JobId>, Problem> {
-    let after = after.map(JobId::new).transpose();
-    after.map_err(|invalid| Problem::from(invalid).at("after"))
+    after.map(JobId::new).transpose().at("after")
 }
 
 /// Change jobs of several kinds.
@@ -280,12 +284,7 @@ pub(super) async fn change_any(
     let reading = app.reading();
     let body_bytes = batch.jobs.iter().map(ChangeEntry::body_len).sum();
     let read = off_runtime(body_bytes, move || {
-        let jobs = batch.jobs.into_iter().enumerate();
-        let read = |(n, job): (usize, ChangeEntry)| {
-            let read = job.read("", &reading);
-            read.map_err(|problem| problem.within(&format!("jobs[{n}].")))
-        };
-        BatchErrors::split(jobs.map(read))
+        BatchErrors::read("jobs", batch.jobs, |job: ChangeEntry| job.read(&reading))
     });
     change_all(&app, read.await).await
 }
@@ -369,7 +368,6 @@ async fn change_some(
     action: ChangeKind,
     request: ChangeIds,
 ) -> ApiResult<Response> {
-    let invalid = |field: &str, detail: &str| Problem::new(ProblemType::Invalid, detail).at(field);
     match (request.ids, request.all) {
         (Some(ids), None) => {
             for (field, is_there) in
@@ -382,12 +380,11 @@ async fn change_some(
                 }
             }
             check_entries("ids", ids.len())?;
-            let read = ids.into_iter().enumerate().map(|(n, id)| {
-                let id = JobId::new(id);
-                let id = id.map_err(|invalid| Problem::from(invalid).at(format!("ids[{n}]")))?;
-                Ok(Change { kind: kind.clone(), id, action: action.clone() })
-            });
-            Ok(change_all(app, BatchErrors::split(read)).await?.into_response())
+            let read = |id: String| {
+                let (kind, action) = (kind.clone(), action.clone());
+                Ok(Change { kind, id: JobId::new(id).map_err(Problem::from)?, action })
+            };
+            Ok(change_all(app, BatchErrors::read("ids", ids, read)).await?.into_response())
         }
         (None, Some(all)) => {
             let limit = request.limit.unwrap_or(MAX_SCANNED);
@@ -400,7 +397,7 @@ async fn change_some(
                 let invalid = Invalid::TooMany { what, count, limit: MAX_SCANNED };
                 return Err(Problem::from(invalid).at("limit").into());
             }
-            let filter = BulkFilter::read(all, "all.", &app.reading())?;
+            let filter = all.read(&app.reading()).within("all.")?;
             let after = cursor(request.after)?;
             let scan = app.scan_slot(caller).await?;
             let change = async move |store: &dyn Store| {

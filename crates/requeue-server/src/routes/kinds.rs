@@ -104,7 +104,7 @@ async fn store_settings(
     before: Settings,
     patch: &SettingsPatch,
 ) -> ApiResult<Json<SettingsJson>> {
-    let mut settings = patch.apply(before, &app.reading())?;
+    let mut settings = patch.apply(before)?;
     if let Some(change) = &patch.push {
         let before = settings.push.take();
         let changed = change.as_ref().map(|change| PushConfig::changed(before.as_ref(), change));

@@ -11,7 +11,6 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use requeue_http::times::show_time;
 use requeue_http::wire::{AccessJson, NodeProblemJson, StatsJson};
 use requeue_http::{Problem, ProblemType};
 use requeue_jobs::{Kind, StoreError, StoreProblem};
@@ -36,7 +35,7 @@ fn shown(problem: &StoreProblem) -> NodeProblemJson {
     NodeProblemJson {
         name: (*name).to_owned(),
         detail: Some(detail.clone()),
-        since: show_time(*since),
+        since: (*since).into(),
     }
 }
 

@@ -108,12 +108,8 @@ async fn settle_all(app: &App, verb: Option<SettleVerb>, batch: SettleBatch) -> 
     let reading = app.reading();
     let result_bytes = batch.leases.iter().map(SettleLease::result_len).sum();
     let (mut settlements, errors) = off_runtime(result_bytes, move || {
-        let leases = batch.leases.into_iter().enumerate();
-        let read = |(n, lease): (usize, SettleLease)| {
-            let read = lease.read("", verb, &reading);
-            read.map_err(|problem| problem.within(&format!("leases[{n}].")))
-        };
-        BatchErrors::split(leases.map(read))
+        let read = |lease: SettleLease| lease.read(verb, &reading);
+        BatchErrors::read("leases", batch.leases, read)
     })
     .await;
     let settled = match settlements.len() {

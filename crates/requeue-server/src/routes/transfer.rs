@@ -5,7 +5,7 @@ use super::jobs::check_entries;
 use super::streaming::{BodyWriter, CheckedWriter};
 use crate::app::App;
 use crate::auth::Caller;
-use crate::extract::{Json, KindPath, off_runtime};
+use crate::extract::{Json, KindPath, StrictJson, off_runtime};
 use crate::listen::BodyHandle;
 use crate::response::ApiResult;
 use axum::Extension;
@@ -16,12 +16,10 @@ use axum::response::{IntoResponse, Response};
 // Not tokio's `block_on`: inside it a thread must not block, and writing the response blocks.
 use futures_executor::block_on;
 use futures_util::{StreamExt, TryStreamExt};
-use requeue_http::wire::{
-    BatchErrors, JobJson, ReapRequest, ReapResult, RestoreDone, RestoreRequest, Results,
-};
+use requeue_http::wire::{JobJson, ReapRequest, ReapResult, RestoreDone, RestoreRequest, Results};
 use requeue_http::{Problem, ProblemType};
+use requeue_jobs::Invalid;
 use requeue_jobs::transfer::{self, TransferError, TransferProgress};
-use requeue_jobs::{Invalid, Restore};
 use serde::Serialize;
 use std::io::{self, BufReader, BufWriter};
 use tokio::runtime::Handle;
@@ -47,17 +45,12 @@ const CHUNK: usize = 64 << 10;
 pub(super) async fn restore(
     State(app): State<App>,
     KindPath(kind): KindPath,
-    Json(request): Json<RestoreRequest>,
+    StrictJson(request): StrictJson<RestoreRequest>,
 ) -> ApiResult<Json<Results<RestoreDone>>> {
     check_entries("jobs", request.jobs.len())?;
     let reading = app.reading();
     let body_bytes = request.jobs.iter().map(JobJson::body_len).sum();
-    let (restore, errors) = off_runtime(body_bytes, move || {
-        let (generation, fence, read) = request.read(&kind, &reading);
-        let (jobs, errors) = BatchErrors::split(read);
-        (Restore { kind, generation, fence, jobs }, errors)
-    })
-    .await;
+    let (restore, errors) = off_runtime(body_bytes, move || request.read(kind, &reading)).await;
     restore.check().map_err(|invalid| {
         let field = match invalid {
             Invalid::TooHigh { field: "the kind's generation", .. } => "generation",

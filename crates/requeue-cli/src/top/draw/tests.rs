@@ -61,7 +61,7 @@ fn full_state() -> State {
     let problem = NodeProblemJson {
         name: "disk_full".to_owned(),
         detail: Some("no space left on /data".to_owned()),
-        since: String::new(),
+        since: "".into(),
     };
     let stats = StatsJson {
         version: "0.1.0".to_owned(),

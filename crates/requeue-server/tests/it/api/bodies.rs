@@ -180,3 +180,62 @@ fn the_size_of_a_body_is_limited() {
     assert!(problem["detail"].as_str().unwrap().contains("16777216"), "{problem}");
     client.call("POST", "/v1/kinds/mail/jobs", json!({"jobs": batch[..16]})).json();
 }
+
+#[test]
+fn an_envelope_is_returned_only_if_the_request_asks_for_it() {
+    let server = Server::start();
+    let mut client = server.client();
+    let envelope = json!({"type": "application/vnd.requeue.message", "base64": "AP8="});
+    let path = "/v1/kinds/mail/jobs/a";
+    let put = json!({"body_text": "hello", "envelope": envelope});
+    assert_eq!(client.call("PUT", path, put.clone()).status, 200);
+    let asked = |path: &str| (path.to_owned(), format!("{path}?envelope=true"));
+    let (list, list_with) = asked("/v1/kinds/mail/jobs");
+    let (get, get_with) = asked(path);
+    assert_eq!(client.get(&list).json()["jobs"][0]["envelope"], Value::Null);
+    assert_eq!(client.get(&list_with).json()["jobs"][0]["envelope"], envelope);
+    assert_eq!(client.get(&get).json()["envelope"], Value::Null);
+    assert_eq!(client.get(&get_with).json()["envelope"], envelope);
+    for wanted in [false, true] {
+        let claim = json!({"kinds": ["mail"], "envelope": wanted});
+        let job = client.call("POST", "/v1/claim", claim).json()["jobs"][0].clone();
+        assert_eq!(job["body_text"], "hello");
+        assert_eq!(job.get("envelope"), Some(&envelope).filter(|_| wanted));
+        // The successor has one as well.
+        assert_eq!(client.call("PUT", path, put.clone()).status, 200);
+        assert_eq!(client.get(&get).json()["next"]["envelope"], Value::Null);
+        assert_eq!(client.get(&get_with).json()["next"]["envelope"], envelope);
+        let lease = json!({"leases": [{"receipt": job["receipt"], "how": "ack"}]});
+        assert_eq!(client.call("POST", "/v1/settle", lease).status, 200);
+    }
+    // A put without an envelope removes it.
+    assert_eq!(client.call("PUT", path, json!({"body": 1})).status, 200);
+    assert_eq!(client.get(&get_with).json()["envelope"], Value::Null);
+}
+
+#[test]
+fn an_invalid_envelope_is_rejected_with_its_field() {
+    let server = Server::start();
+    let mut client = server.client();
+    let limit = (1 << 20) + (16 << 10);
+    for (envelope, field, words) in [
+        (json!({"type": "", "base64": ""}), "envelope.type", "must not be empty"),
+        (json!({"type": "x".repeat(129), "base64": ""}), "envelope.type", "the limit is 128"),
+        (json!({"type": "x/y", "base64": "?"}), "envelope.base64", "not valid base64"),
+        (
+            json!({"type": "x/y", "base64": "AAAA".repeat(limit / 3 + 1)}),
+            "envelope.base64",
+            "the limit is 1064960",
+        ),
+        (
+            json!({"type": "x/y", "base64": "AAAA".repeat(limit / 3)}),
+            "envelope",
+            "the body with its envelope",
+        ),
+    ] {
+        let put = json!({"body_text": "hello", "envelope": envelope});
+        let problem = client.call("PUT", "/v1/kinds/mail/jobs/a", put).problem();
+        assert_eq!(problem["field"], field, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(words), "{problem}");
+    }
+}

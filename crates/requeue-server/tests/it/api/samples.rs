@@ -15,9 +15,10 @@ pub(crate) struct Sample {
 
 /// Valid requests, without contradictory fields.
 pub(crate) fn all() -> Vec<Sample> {
+    let envelope = json!({"type": "x/y", "base64": "AP8="});
     let put = json!({
-        "body": {"a": [1]}, "content_type": "application/json", "delay": "1h", "priority": 7,
-        "mode": "debounce", "max_wait": "2h", "if_absent": false, "if_new": false, "if_generation": null,
+        "body": {"a": [1]}, "content_type": "application/json", "envelope": envelope,
+        "delay": "1h", "priority": 7, "mode": "debounce", "max_wait": "2h", "if_absent": false, "if_new": false, "if_generation": null,
     });
     let reschedule = json!({
         "body": {"a": [1]}, "content_type": "application/json", "delay": "1h", "priority": 7,
@@ -48,7 +49,7 @@ pub(crate) fn all() -> Vec<Sample> {
     let period = json!({"every": "90s", "time_zone": null, "body_text": "x"});
     let time = "2026-12-01T08:00:00.000Z";
     let job = json!({
-        "kind": "samples", "id": "told", "state": "leased", "body": 1,
+        "kind": "samples", "id": "told", "state": "leased", "body": 1, "envelope": envelope,
         "content_type": "application/json", "due": time, "priority": 7, "generation": 1, "attempts": 1,
         "lease": {"worker": "w", "claimed_at": time, "ends_at": time, "cancelled": false},
         "next": {
@@ -95,7 +96,7 @@ pub(crate) fn all() -> Vec<Sample> {
     ];
     let claim = json!({
         "kinds": ["samples", "none"], "worker": "w", "max": 1, "lease": "1m", "wait": "1ms",
-        "nonce": "ff",
+        "nonce": "ff", "envelope": true,
     });
     let wait = json!({"kinds": ["samples"], "wait": "0s"});
     let change = json!({"jobs": [{"kind": "samples", "id": "none", "what": "run-now"}]});
