@@ -61,7 +61,7 @@ def generate(document: Document) -> str:
 class Go:
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.responses = [s for s in document.objects([model.schema for model in RESPONSES]) if s != "AckResult"]
+        self.responses = [s for s in document.objects([model.schema for model in RESPONSES]) if s != "JobResult"]
         self.requests = document.objects([model.schema for model in REQUESTS])
         self.response_names = names(RESPONSES, "go")
         self.request_names = names(REQUESTS, "go") | {"Push": "PushChange"}

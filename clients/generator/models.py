@@ -20,7 +20,7 @@ RESPONSES = [
     Model("SettleDone", "SettleDone", "Settled", "SettleResult"),
     Model("ClaimedJob", "ClaimedJob", "ClaimedJob", "Job"),
     Model("Job", "StoredJob", "JobInfo", "JobInfo"),
-    Model("AckResult", "Result", "", ""),
+    Model("JobResult", "Result", "", ""),
     Model("Done", "Completion", "DoneInfo", "DoneInfo"),
     Model("Lease", "Lease", "LeaseInfo", "LeaseInfo"),
     Model("BulkChangeResult", "BulkChange", "ChangedJobs", "Changes"),

@@ -138,7 +138,7 @@ class Document:
             return Type("text")
         match schema.get("type"):
             case "string":
-                return Type(FORMATS.get(schema.get("format", "")) or _format(name))
+                return Type(FORMATS.get(schema.get("format", ""), "text"))
             case "integer" | "number":
                 return Type("int", big=schema.get("format") == "int64")
             case "boolean":
@@ -157,7 +157,7 @@ class Document:
         schema = self.schemas[name]
         if "enum" in schema:
             return Type("enum", schema=name)
-        if name == "AckResult":
+        if name == "JobResult":
             return Type("result", schema=name)
         if "oneOf" in schema:
             refs = [one["$ref"].rpartition("/")[2] for one in schema["oneOf"] if "$ref" in one]
@@ -167,15 +167,6 @@ class Document:
 
 
 FORMATS = {"time": "time", "date-time": "time", "duration": "duration"}
-_DURATIONS = {"lease", "delay", "wait", "max_wait", "base", "max", "age", "for", "per", "timeout", "every", "jitter"}
-_DURATIONS |= {"catch_up", "ageing", "span", "step", "last"}
-_TIMES = {"due", "next", "next_times", "at", "since", "until", "throttled_until", "oldest_ready", "died_before", "from"}
-
-
-def _format(name: str) -> str:
-    # Until the document has these formats.
-    return "duration" if name in _DURATIONS else "time" if name in _TIMES or name.endswith("_at") else "text"
-
 
 def _without_null(schema: Json) -> tuple[Json, bool]:
     if isinstance(schema.get("type"), list):

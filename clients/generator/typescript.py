@@ -47,7 +47,7 @@ def generate(document: Document) -> str:
 class TypeScript:
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.responses = [s for s in document.objects([model.schema for model in RESPONSES]) if s != "AckResult"]
+        self.responses = [s for s in document.objects([model.schema for model in RESPONSES]) if s != "JobResult"]
         self.requests = document.objects([model.schema for model in REQUESTS])
         self.response_names = names(RESPONSES, "typescript")
         self.request_names = names(REQUESTS, "typescript")

@@ -59,10 +59,10 @@ const (
 	ErrBug ProblemName = "bug"
 )
 
-// ChangeOutcome: what a change did: removed: the job was removed; ending: the job is leased and will be
-// removed when its lease ends; ready: the job is now due; revived: the job was dead and is pending again;
-// updated: the job was rescheduled; coalesced: the job is leased, and its successor was rescheduled; other: a
-// result that this version does not know.
+// ChangeOutcome: what a change did. - removed: The job was removed. - ending: The job is leased and will be
+// removed when its lease ends. - ready: The job is now due. - revived: The job was dead and is pending again.
+// - updated: The job was rescheduled. - coalesced: The job is leased, and its successor was rescheduled. -
+// other: A result that this version does not know.
 type ChangeOutcome string
 
 // The values of [ChangeOutcome].
@@ -76,8 +76,9 @@ const (
 	ChangedOther     ChangeOutcome = "other"
 )
 
-// Missed: what happens with runs that were missed because no server was running: one job is put for all of
-// them together, they are skipped with skip, or a job is put for each of them, one after the other, with all.
+// Missed: what happens with runs that were missed because no server was running. - one: One job is put for
+// all missed runs together. - skip: No job is put for missed runs. - all: A job is put for each missed run,
+// one after the other.
 type Missed string
 
 // The values of [Missed].
@@ -87,9 +88,9 @@ const (
 	MissedAll  Missed = "all"
 )
 
-// Overlap: whether a run may begin while an earlier one goes on: with none, all runs have the job id of the
-// schedule, and a run that falls due during another one follows it, once; with allow, the job id of a run
-// contains its time.
+// Overlap: whether a run may begin while an earlier one goes on. - none: All runs have the job id of the
+// schedule: a run that falls due during another one follows it, once. - allow: Runs may overlap: the job id
+// of a run is that of the schedule with its time.
 type Overlap string
 
 // The values of [Overlap].
@@ -98,10 +99,10 @@ const (
 	OverlapAllow Overlap = "allow"
 )
 
-// PutMode: what a put does to a job that is already pending, or to the successor of a leased job: replace
-// replaces body, due time and priority; earliest replaces the body and keeps the earlier due time and the
-// higher priority; keep changes nothing; debounce replaces body, due time and priority, but the due time is
-// never later than max_wait after the first put.
+// PutMode: what a put does to a job that is already pending, or to the successor of a leased job. - replace:
+// Replaces body, due time and priority. - earliest: Replaces the body and keeps the earlier of the two due
+// times, and the higher priority. - keep: Changes nothing. - debounce: Replaces body, due time and priority,
+// but the due time is never later than max_wait after the first put.
 type PutMode string
 
 // The values of [PutMode].
@@ -112,8 +113,9 @@ const (
 	Debounce PutMode = "debounce"
 )
 
-// PutOutcome: what a put did: created a new job; updated a pending job; kept an existing job unchanged;
-// coalesced: the job is leased, and the put is its successor; revived a dead job.
+// PutOutcome: what a put did. - created: A new job was created. - updated: A pending job was updated. - kept:
+// A job existed and was left unchanged. - coalesced: The job is leased. The put is now its successor and runs
+// once after the lease ends. - revived: The job was dead and is pending again.
 type PutOutcome string
 
 // The values of [PutOutcome].
@@ -125,9 +127,11 @@ const (
 	Revived   PutOutcome = "revived"
 )
 
-// SettleOutcome: what a settlement did: done: this job is done; retry: the job is due again at at; dead: the
-// job is dead; released: the job returned to the queue; extended: the lease expires at at; cancelled: the job
-// was cancelled while it was leased, stop working on it; other: a result that this version does not know.
+// SettleOutcome: what a settlement did. - done: The lease has ended, and this job is done. A successor may be
+// pending. - retry: The attempt failed, and the job is due again at at. - dead: The attempt failed, and the
+// job is dead. - released: The job returned to the queue. - extended: The lease was extended until at. -
+// cancelled: The job was cancelled while it was leased, and is removed. Stop working on it. - other: A result
+// that this version does not know.
 type SettleOutcome string
 
 // The values of [SettleOutcome].
@@ -141,8 +145,10 @@ const (
 	SettledOther     SettleOutcome = "other"
 )
 
-// State: the state of a job: waiting: not due yet; ready: due, and can be claimed; leased: claimed and not
-// settled yet; dead: its attempts are used up, or it was buried; done: acked, and kept by its kind.
+// State: the state of a job. - waiting: The job is not due yet. - ready: The job is due and can be claimed. -
+// leased: A worker has claimed the job and not settled it yet. - dead: The job has used up its attempts or
+// was buried. It stays in the dead-letter queue until it is revived, cancelled or removed by retention. -
+// done: The job is done, and its kind keeps done jobs. The body is no longer there.
 type State string
 
 // The values of [State].
@@ -172,13 +178,21 @@ type SettleResult struct {
 	Err error `json:"-"`
 }
 
+// Envelope: the schema of an envelope: bytes with a type, which a protocol has attached to a message.
+type Envelope struct {
+	// The content type that names the protocol, at most 128 bytes.
+	Type string `json:"type"`
+	// The bytes in base64, with padding.
+	Base64 string `json:"base64"`
+}
+
 // Job: a claimed job. It belongs to the caller until its lease ends.
 type Job struct {
 	// The receipt, which proves the lease. It is opaque: send it back unchanged to settle the job.
 	Receipt string `json:"receipt"`
 	Kind    string `json:"kind"`
 	ID      string `json:"id"`
-	// The time at which the job was due.
+	// The due time. A successor becomes due at this time, but not before the lease ends.
 	Due time.Time `json:"due"`
 	// The generation: the number of the put that created this version of the job.
 	Generation uint64 `json:"generation"`
@@ -188,6 +202,9 @@ type Job struct {
 	LeaseEndsAt time.Time `json:"lease_ends_at"`
 	// The time of the first put of this job.
 	CreatedAt time.Time `json:"created_at"`
+	// What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the
+	// body. It is only returned if the request asks for it.
+	Envelope *Envelope `json:"envelope"`
 	// The fencing token, which increases with every lease of the kind. Pass it to the systems that you write to,
 	// and reject writes with a lower one there.
 	Fence uint64 `json:"fence"`
@@ -266,10 +283,14 @@ type LeaseInfo struct {
 
 // Successor: the successor of a leased job: the put that is kept until the lease ends, and runs afterwards.
 type Successor struct {
-	// The due time of the successor. The successor becomes due at this time, but not before the lease ends.
-	Due        time.Time `json:"due"`
-	Generation uint64    `json:"generation"`
-	// The priority of the successor, 0 to 9; left out if it is 0.
+	// The due time. A successor becomes due at this time, but not before the lease ends.
+	Due time.Time `json:"due"`
+	// The generation: the number of the put that created this version of the job.
+	Generation uint64 `json:"generation"`
+	// What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the
+	// body. It is only returned if the request asks for it.
+	Envelope *Envelope `json:"envelope"`
+	// The priority, 0 to 9; left out if it is 0.
 	Priority int  `json:"priority"`
 	Body     Body `json:"-"`
 }
@@ -293,7 +314,7 @@ type JobInfo struct {
 	Kind  string `json:"kind"`
 	ID    string `json:"id"`
 	State State  `json:"state"`
-	// The due time.
+	// The due time. A successor becomes due at this time, but not before the lease ends.
 	Due time.Time `json:"due"`
 	// The generation: the number of the put that created this version of the job.
 	Generation uint64 `json:"generation"`
@@ -309,6 +330,9 @@ type JobInfo struct {
 	DiedAt time.Time `json:"died_at"`
 	// How the job was done, if it is done.
 	Done *DoneInfo `json:"done"`
+	// What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the
+	// body. It is only returned if the request asks for it.
+	Envelope *Envelope `json:"envelope"`
 	// The latest failed attempts, at most five, oldest first.
 	Failures []Failure `json:"failures"`
 	// The lease, if the job is leased.
@@ -621,7 +645,8 @@ type Deleted struct {
 	Ending uint64 `json:"ending"`
 }
 
-// ScheduleInfo: a schedule of a kind, with its next times.
+// ScheduleInfo: a schedule of a kind, with its next times. {{scheduled_at}} in a body of JSON or text is
+// replaced by the time of the run.
 type ScheduleInfo struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
@@ -635,6 +660,9 @@ type ScheduleInfo struct {
 	Cron string `json:"cron"`
 	// The schedule does not run after this time.
 	EndsAt time.Time `json:"ends_at"`
+	// What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the
+	// body. It is only returned if the request asks for it.
+	Envelope *Envelope `json:"envelope"`
 	// The period, unless the schedule has a cron expression.
 	Every time.Duration `json:"every"`
 	// When the schedule runs next. Missing if it is paused, has no more runs, or has a Problem.
@@ -751,6 +779,12 @@ type WorkerInfo struct {
 	ExpiredInARow uint64 `json:"expired_in_a_row"`
 }
 
+// addTo adds the fields that are set, except for the body.
+func (e Envelope) addTo(to changes) {
+	addGiven(to, "type", e.Type, asIs)
+	addGiven(to, "base64", e.Base64, asIs)
+}
+
 // PutJob: a job to put. It replaces the whole job: a field that is missing gets its default, and without a
 // body the job has an empty one. kind and id are required unless the path contains them.
 type PutJob struct {
@@ -763,6 +797,9 @@ type PutJob struct {
 	// The due time, such as 2026-12-01T09:00:00+01:00 or tomorrow 09:00 Europe/Berlin, at most 10 years from now.
 	// A time without a time zone is rejected. Default: now.
 	Due time.Time
+	// What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the
+	// body. It is only returned if the request asks for it.
+	Envelope Envelope
 	// If true, the put fails with the problem exists if a job with this kind and id exists in any state,
 	// including leased and dead, but not done. Default: false.
 	IfAbsent bool
@@ -789,6 +826,7 @@ func (p PutJob) addTo(to changes) {
 	addGiven(to, "id", p.ID, asIs)
 	addGiven(to, "delay", p.Delay, asDuration)
 	addGiven(to, "due", p.Due, asTime)
+	addGiven(to, "envelope", p.Envelope, asObject)
 	addGiven(to, "if_absent", p.IfAbsent, asIs)
 	addGiven(to, "if_generation", p.IfGeneration, asIs)
 	addGiven(to, "if_new", p.IfNew, asIs)
@@ -823,20 +861,21 @@ func (r Reschedule) addTo(to changes) {
 
 // Filter: a filter for jobs. A job matches if it matches every field that is set.
 type Filter struct {
-	// Matches dead jobs that died before this time, such as 2026-12-01T09:00:00Z or 1h ago.
+	// Only dead jobs that died before this time, such as 2026-12-01T09:00:00Z or 1h ago.
 	DiedBefore time.Time
-	// Matches jobs whose last error contains this text. Upper and lower case are equal.
+	// Only jobs whose last error contains this text. Upper and lower case are equal.
 	Error string
-	// Matches jobs whose last error belongs to this group: the ErrorGroup of a group, or any error of the group.
+	// Only jobs whose last error belongs to this group: the ErrorGroup of a group, or any error of the group.
 	ErrorGroup string
-	// If true, matches jobs whose last failed attempt has no error, because its lease expired. If false, matches
-	// other jobs.
+	// If true, only jobs whose last failed attempt has no error, because its lease expired. If false, only other
+	// jobs.
 	Expired Field[bool]
-	// Matches jobs whose id starts with this text.
+	// Only jobs whose id starts with this text.
 	Prefix string
-	// Matches jobs of exactly this priority.
+	// Only jobs of exactly this priority.
 	Priority Field[int]
-	State    State
+	// Only jobs in this state. Default: any state.
+	State State
 }
 
 // addTo adds the fields that are set, except for the body.
@@ -855,6 +894,8 @@ type Claim struct {
 	// The kinds to claim jobs of, at most 1000. Within a kind, jobs are claimed in due order. The kind that is
 	// tried first changes from claim to claim, so that all kinds get their turn.
 	Kinds []string
+	// Whether to return the envelopes of the jobs. Default: false.
+	Envelope bool
 	// The duration of the leases, from 10ms to 1d. Default: the Lease setting of each kind.
 	Lease time.Duration
 	// The maximum number of jobs to return, up to 1000. Default: 1.
@@ -869,6 +910,7 @@ type Claim struct {
 // addTo adds the fields that are set, except for the body.
 func (c Claim) addTo(to changes) {
 	addGiven(to, "kinds", c.Kinds, asIs)
+	addGiven(to, "envelope", c.Envelope, asIs)
 	addGiven(to, "lease", c.Lease, asDuration)
 	addGiven(to, "max", c.Max, asIs)
 	addGiven(to, "wait", c.Wait, asDuration)
@@ -980,6 +1022,7 @@ type ScheduleChange struct {
 	CatchUp  Field[time.Duration]
 	Cron     Field[string]
 	EndsAt   Field[time.Time]
+	Envelope Field[Envelope]
 	Every    Field[time.Duration]
 	Jitter   Field[time.Duration]
 	Missed   Field[Missed]
@@ -997,6 +1040,7 @@ func (s ScheduleChange) addTo(to changes) {
 	add(to, "catch_up", s.CatchUp, asDuration)
 	add(to, "cron", s.Cron, asIs)
 	add(to, "ends_at", s.EndsAt, asTime)
+	add(to, "envelope", s.Envelope, asObject)
 	add(to, "every", s.Every, asDuration)
 	add(to, "jitter", s.Jitter, asDuration)
 	add(to, "missed", s.Missed, asIs)
@@ -1018,6 +1062,9 @@ type Schedule struct {
 	Cron string
 	// The schedule does not run after this time, such as 2026-12-31T23:59:59Z. Default: [Unset].
 	EndsAt time.Time
+	// What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the
+	// body. It is only returned if the request asks for it.
+	Envelope Envelope
 	// The period of the schedule, such as 90s, instead of Cron: from 1s to 10 years.
 	Every time.Duration
 	// The runs are up to this much later than the times, by an amount that is the same for all runs of the
@@ -1045,6 +1092,7 @@ func (s Schedule) addTo(to changes) {
 	addGiven(to, "catch_up", s.CatchUp, asDuration)
 	addGiven(to, "cron", s.Cron, asIs)
 	addGiven(to, "ends_at", s.EndsAt, asTime)
+	addGiven(to, "envelope", s.Envelope, asObject)
 	addGiven(to, "every", s.Every, asDuration)
 	addGiven(to, "jitter", s.Jitter, asDuration)
 	addGiven(to, "missed", s.Missed, asIs)

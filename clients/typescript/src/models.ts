@@ -13,49 +13,55 @@ export const PROBLEMS = [
 ] as const;
 
 /**
- * What a change did: `removed`: the job was removed; `ending`: the job is leased and will be removed when its lease
- * ends; `ready`: the job is now due; `revived`: the job was dead and is pending again; `updated`: the job was
- * rescheduled; `coalesced`: the job is leased, and its successor was rescheduled; `other`: a result that this version
- * does not know.
+ * What a change did. - `removed`: The job was removed. - `ending`: The job is leased and will be removed when its lease
+ * ends. - `ready`: The job is now due. - `revived`: The job was dead and is pending again. - `updated`: The job was
+ * rescheduled. - `coalesced`: The job is leased, and its successor was rescheduled. - `other`: A result that this
+ * version does not know.
  */
 export type ChangeResult = "removed" | "ending" | "ready" | "revived" | "updated" | "coalesced" | "other";
 
 /**
- * What happens with runs that were missed because no server was running: `one` job is put for all of them together,
- * they are skipped with `skip`, or a job is put for each of them, one after the other, with `all`.
+ * What happens with runs that were missed because no server was running. - `one`: One job is put for all missed runs
+ * together. - `skip`: No job is put for missed runs. - `all`: A job is put for each missed run, one after the other.
  */
 export type Missed = "one" | "skip" | "all";
 
 /**
- * Whether a run may begin while an earlier one goes on: with `none`, all runs have the job id of the schedule, and a
- * run that falls due during another one follows it, once; with `allow`, the job id of a run contains its time.
+ * Whether a run may begin while an earlier one goes on. - `none`: All runs have the job id of the schedule: a run that
+ * falls due during another one follows it, once. - `allow`: Runs may overlap: the job id of a run is that of the
+ * schedule with its time.
  */
 export type Overlap = "none" | "allow";
 
 /**
- * What a put does to a job that is already pending, or to the successor of a leased job: `replace` replaces body, due
- * time and priority; `earliest` replaces the body and keeps the earlier due time and the higher priority; `keep`
- * changes nothing; `debounce` replaces body, due time and priority, but the due time is never later than `maxWait`
- * after the first put.
+ * What a put does to a job that is already pending, or to the successor of a leased job. - `replace`: Replaces body,
+ * due time and priority. - `earliest`: Replaces the body and keeps the earlier of the two due times, and the higher
+ * priority. - `keep`: Changes nothing. - `debounce`: Replaces body, due time and priority, but the due time is never
+ * later than `maxWait` after the first put.
  */
 export type PutMode = "replace" | "earliest" | "keep" | "debounce";
 
 /**
- * What a put did: `created` a new job; `updated` a pending job; `kept` an existing job unchanged; `coalesced`: the job
- * is leased, and the put is its successor; `revived` a dead job.
+ * What a put did. - `created`: A new job was created. - `updated`: A pending job was updated. - `kept`: A job existed
+ * and was left unchanged. - `coalesced`: The job is leased. The put is now its successor and runs once after the lease
+ * ends. - `revived`: The job was dead and is pending again.
  */
 export type PutOutcome = "created" | "updated" | "kept" | "coalesced" | "revived";
 
 /**
- * What a settlement did: `done`: this job is done; `retry`: the job is due again at `at`; `dead`: the job is dead;
- * `released`: the job returned to the queue; `extended`: the lease expires at `at`; `cancelled`: the job was cancelled
- * while it was leased, stop working on it; `other`: a result that this version does not know.
+ * What a settlement did. - `done`: The lease has ended, and this job is done. A successor may be pending. - `retry`:
+ * The attempt failed, and the job is due again at `at`. - `dead`: The attempt failed, and the job is dead. -
+ * `released`: The job returned to the queue. - `extended`: The lease was extended until `at`. - `cancelled`: The job
+ * was cancelled while it was leased, and is removed. Stop working on it. - `other`: A result that this version does not
+ * know.
  */
 export type SettleResult = "done" | "retry" | "dead" | "released" | "extended" | "cancelled" | "other";
 
 /**
- * The state of a job: `waiting`: not due yet; `ready`: due, and can be claimed; `leased`: claimed and not settled yet;
- * `dead`: its attempts are used up, or it was buried; `done`: acked, and kept by its kind.
+ * The state of a job. - `waiting`: The job is not due yet. - `ready`: The job is due and can be claimed. - `leased`: A
+ * worker has claimed the job and not settled it yet. - `dead`: The job has used up its attempts or was buried. It stays
+ * in the dead-letter queue until it is revived, cancelled or removed by retention. - `done`: The job is done, and its
+ * kind keeps done jobs. The body is no longer there.
  */
 export type JobState = "waiting" | "ready" | "leased" | "dead" | "done";
 
@@ -83,15 +89,31 @@ export const readSettled = reader<Settled>({
   result: as, at: maybe(date),
 });
 
+/** The schema of an envelope: bytes with a type, which a protocol has attached to a message. */
+export interface Envelope {
+  /** The content type that names the protocol, at most 128 bytes. */
+  readonly type: string;
+  /** The bytes in base64, with padding. */
+  readonly base64: string;
+}
+
+/** @internal */
+export const readEnvelope = reader<Envelope>({
+  type: as, base64: as,
+});
+
 /** A claimed job. It belongs to the caller until its lease ends. */
 export interface ClaimedJob<Body = unknown> {
   /** The receipt, which proves the lease. It is opaque: send it back unchanged to settle the job. */
   readonly receipt: string;
   readonly kind: string;
   readonly id: string;
-  /** The content type of the body. */
+  /**
+   * The content type of the body, at most 128 bytes. Default in requests: `application/json` for `body`, `text/plain;
+   * charset=utf-8` for `bodyText`, otherwise `application/octet-stream`.
+   */
   readonly contentType: string;
-  /** The time at which the job was due. */
+  /** The due time. A successor becomes due at this time, but not before the lease ends. */
   readonly due: Date;
   /** The generation: the number of the put that created this version of the job. */
   readonly generation: number;
@@ -101,6 +123,11 @@ export interface ClaimedJob<Body = unknown> {
   readonly leaseEndsAt: Date;
   /** The time of the first put of this job. */
   readonly createdAt: Date;
+  /**
+   * What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the body.
+   * It is only returned if the request asks for it.
+   */
+  readonly envelope: Envelope | undefined;
   /**
    * The fencing token, which increases with every lease of the kind. Pass it to the systems that you write to, and
    * reject writes with a lower one there.
@@ -116,7 +143,7 @@ export interface ClaimedJob<Body = unknown> {
 /** @internal */
 export const readClaimedJob = reader<ClaimedJob>({
   receipt: as, kind: as, id: as, contentType: as, due: date, generation: as, attempt: as, leaseEndsAt: date, createdAt:
-  date, fence: or(0), priority: or(0), body: content, idempotencyKey: (_, __, job) =>
+  date, envelope: maybe(readEnvelope), fence: or(0), priority: or(0), body: content, idempotencyKey: (_, __, job) =>
   `${job.kind}/${job.id}/${job.generation}`,
 });
 
@@ -173,19 +200,28 @@ export const readLeaseInfo = reader<LeaseInfo>({
 
 /** The successor of a leased job: the put that is kept until the lease ends, and runs afterwards. */
 export interface Successor<Body = unknown> {
-  /** The content type of the body. */
+  /**
+   * The content type of the body, at most 128 bytes. Default in requests: `application/json` for `body`, `text/plain;
+   * charset=utf-8` for `bodyText`, otherwise `application/octet-stream`.
+   */
   readonly contentType: string;
-  /** The due time of the successor. The successor becomes due at this time, but not before the lease ends. */
+  /** The due time. A successor becomes due at this time, but not before the lease ends. */
   readonly due: Date;
+  /** The generation: the number of the put that created this version of the job. */
   readonly generation: number;
-  /** The priority of the successor, 0 to 9; left out if it is 0. */
+  /**
+   * What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the body.
+   * It is only returned if the request asks for it.
+   */
+  readonly envelope: Envelope | undefined;
+  /** The priority, 0 to 9; left out if it is 0. */
   readonly priority: number;
   readonly body: Body;
 }
 
 /** @internal */
 export const readSuccessor = reader<Successor>({
-  contentType: as, due: date, generation: as, priority: or(0), body: content,
+  contentType: as, due: date, generation: as, envelope: maybe(readEnvelope), priority: or(0), body: content,
 });
 
 /** A job. */
@@ -193,9 +229,12 @@ export interface JobInfo<Body = unknown> {
   readonly kind: string;
   readonly id: string;
   readonly state: JobState;
-  /** The content type of the body. */
+  /**
+   * The content type of the body, at most 128 bytes. Default in requests: `application/json` for `body`, `text/plain;
+   * charset=utf-8` for `bodyText`, otherwise `application/octet-stream`.
+   */
   readonly contentType: string;
-  /** The due time. */
+  /** The due time. A successor becomes due at this time, but not before the lease ends. */
   readonly due: Date;
   /** The generation: the number of the put that created this version of the job. */
   readonly generation: number;
@@ -211,6 +250,11 @@ export interface JobInfo<Body = unknown> {
   readonly diedAt: Date | undefined;
   /** How the job was done, if it is done. */
   readonly done: DoneInfo | undefined;
+  /**
+   * What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the body.
+   * It is only returned if the request asks for it.
+   */
+  readonly envelope: Envelope | undefined;
   /** The latest failed attempts, at most five, oldest first. */
   readonly failures: readonly Failure[];
   /** The lease, if the job is leased. */
@@ -225,8 +269,8 @@ export interface JobInfo<Body = unknown> {
 /** @internal */
 export const readJobInfo = reader<JobInfo>({
   kind: as, id: as, state: as, contentType: as, due: date, generation: as, attempts: as, createdAt: date, updatedAt:
-  date, deaths: or(0), diedAt: maybe(date), done: maybe(readDoneInfo), failures: list(readFailure), lease:
-  maybe(readLeaseInfo), next: maybe(readSuccessor), priority: or(0), body: content,
+  date, deaths: or(0), diedAt: maybe(date), done: maybe(readDoneInfo), envelope: maybe(readEnvelope), failures:
+  list(readFailure), lease: maybe(readLeaseInfo), next: maybe(readSuccessor), priority: or(0), body: content,
 });
 
 /** The result of changing all jobs that match a filter. */
@@ -541,11 +585,17 @@ export const readDeletedKind = reader<DeletedKind>({
   removed: as, ending: as,
 });
 
-/** A schedule of a kind, with its next times. */
+/**
+ * A schedule of a kind, with its next times. `{{scheduled_at}}` in a body of JSON or text is replaced by the time of
+ * the run.
+ */
 export interface Schedule<Body = unknown> {
   readonly kind: string;
   readonly id: string;
-  /** The content type of the body. */
+  /**
+   * The content type of the body, at most 128 bytes. Default in requests: `application/json` for `body`, `text/plain;
+   * charset=utf-8` for `bodyText`, otherwise `application/octet-stream`.
+   */
   readonly contentType: string;
   /** The runs are up to this much later than the times. */
   readonly jitter: Duration;
@@ -557,6 +607,11 @@ export interface Schedule<Body = unknown> {
   readonly cron: string | undefined;
   /** The schedule does not run after this time. */
   readonly endsAt: Date | undefined;
+  /**
+   * What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the body.
+   * It is only returned if the request asks for it.
+   */
+  readonly envelope: Envelope | undefined;
   /** The period, unless the schedule has a cron expression. */
   readonly every: Duration | undefined;
   /** When the schedule runs next. Missing if it is paused, has no more runs, or has a `problem`. */
@@ -579,8 +634,8 @@ export interface Schedule<Body = unknown> {
 /** @internal */
 export const readSchedule = reader<Schedule>({
   kind: as, id: as, contentType: as, jitter: as, missed: as, catchUp: maybe(as), cron: maybe(as), endsAt: maybe(date),
-  every: maybe(as), next: maybe(date), nextTimes: list(date), overlap: or("none"), paused: or(false), priority: or(0),
-  problem: maybe(as), startsAt: maybe(date), timeZone: maybe(as), body: content,
+  envelope: maybe(readEnvelope), every: maybe(as), next: maybe(date), nextTimes: list(date), overlap: or("none"),
+  paused: or(false), priority: or(0), problem: maybe(as), startsAt: maybe(date), timeZone: maybe(as), body: content,
 });
 
 /** The number of pending jobs that become due in each span of time. */
@@ -676,6 +731,19 @@ export const readWorkerInfo = reader<WorkerInfo>({
   expired: as, expiredInARow: as,
 });
 
+/** The schema of an envelope: bytes with a type, which a protocol has attached to a message. */
+export interface EnvelopeFields {
+  /** The content type that names the protocol, at most 128 bytes. */
+  readonly type: string;
+  /** The bytes in base64, with padding. */
+  readonly base64: string;
+}
+
+/** @internal */
+export const writeEnvelopeFields: Fields<EnvelopeFields> = {
+  type: text, base64: text,
+};
+
 /**
  * A job to put. It replaces the whole job: a field that is missing gets its default, and without a body the job has an
  * empty one. `kind` and `id` are required unless the path contains them.
@@ -690,6 +758,11 @@ export interface PutFields<Body = unknown> {
    * time without a time zone is rejected. Default: now.
    */
   readonly due?: Time;
+  /**
+   * What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the body.
+   * It is only returned if the request asks for it.
+   */
+  readonly envelope?: EnvelopeFields;
   /**
    * If `true`, the put fails with the problem `exists` if a job with this kind and id exists in any state, including
    * leased and dead, but not done. Default: `false`.
@@ -714,8 +787,8 @@ export interface PutFields<Body = unknown> {
 
 /** @internal */
 export const writePutFields: Fields<Omit<PutFields, "body" | "contentType">> = {
-  delay: duration, due: time, ifAbsent: flag, ifGeneration: whole, ifNew: flag, maxWait: duration, mode:
-  oneOf("replace", "earliest", "keep", "debounce"), priority: whole,
+  delay: duration, due: time, envelope: object(writeEnvelopeFields), ifAbsent: flag, ifGeneration: whole, ifNew: flag,
+  maxWait: duration, mode: oneOf("replace", "earliest", "keep", "debounce"), priority: whole,
 };
 
 /** What to change of a job: at least one of due time, priority and body. What is not named stays as it is. */
@@ -743,21 +816,22 @@ export const writeRescheduleFields: Fields<Omit<RescheduleFields, "body" | "cont
 
 /** A filter for jobs. A job matches if it matches every field that is set. */
 export interface JobFilter {
-  /** Matches dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`. */
+  /** Only dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`. */
   readonly diedBefore?: Time;
-  /** Matches jobs whose last error contains this text. Upper and lower case are equal. */
+  /** Only jobs whose last error contains this text. Upper and lower case are equal. */
   readonly error?: string;
-  /** Matches jobs whose last error belongs to this group: the `errorGroup` of a group, or any error of the group. */
+  /** Only jobs whose last error belongs to this group: the `errorGroup` of a group, or any error of the group. */
   readonly errorGroup?: string;
   /**
-   * If `true`, matches jobs whose last failed attempt has no error, because its lease expired. If `false`, matches
-   * other jobs.
+   * If `true`, only jobs whose last failed attempt has no error, because its lease expired. If `false`, only other
+   * jobs.
    */
   readonly expired?: boolean;
-  /** Matches jobs whose id starts with this text. */
+  /** Only jobs whose id starts with this text. */
   readonly prefix?: string;
-  /** Matches jobs of exactly this priority. */
+  /** Only jobs of exactly this priority. */
   readonly priority?: number;
+  /** Only jobs in this state. Default: any state. */
   readonly state?: JobState;
 }
 
@@ -769,6 +843,8 @@ export const writeJobFilter: Fields<JobFilter> = {
 
 /** A request to claim jobs. */
 export interface ClaimFields {
+  /** Whether to return the envelopes of the jobs. Default: `false`. */
+  readonly envelope?: boolean;
   /** The duration of the leases, from `10ms` to `1d`. Default: the `lease` setting of each kind. */
   readonly lease?: Duration;
   /** The maximum number of jobs to return, up to 1000. Default: 1. */
@@ -783,7 +859,7 @@ export interface ClaimFields {
 
 /** @internal */
 export const writeClaimFields: Fields<ClaimFields> = {
-  lease: duration, max: whole, wait: duration, worker: text,
+  envelope: flag, lease: duration, max: whole, wait: duration, worker: text,
 };
 
 /** The backoff settings to change. */
@@ -942,6 +1018,11 @@ export interface ScheduleChange<Body = unknown> {
   readonly cron?: string | null;
   /** The schedule does not run after this time, such as `2026-12-31T23:59:59Z`. Default: `null`. */
   readonly endsAt?: Time | null;
+  /**
+   * What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB together with the body.
+   * It is only returned if the request asks for it.
+   */
+  readonly envelope?: EnvelopeFields | null;
   /** The period of the schedule, such as `90s`, instead of `cron`: from `1s` to 10 years. */
   readonly every?: Duration | null;
   /**
@@ -970,7 +1051,8 @@ export interface ScheduleChange<Body = unknown> {
 
 /** @internal */
 export const writeScheduleChange: Fields<Omit<ScheduleChange, "body" | "contentType">> = {
-  catchUp: nullable(duration), cron: nullable(text), endsAt: nullable(time), every: nullable(duration), jitter:
-  nullable(duration), missed: nullable(oneOf("one", "skip", "all")), overlap: nullable(oneOf("none", "allow")), paused:
-  nullable(flag), priority: nullable(whole), startsAt: nullable(time), timeZone: nullable(text),
+  catchUp: nullable(duration), cron: nullable(text), endsAt: nullable(time), envelope:
+  nullable(object(writeEnvelopeFields)), every: nullable(duration), jitter: nullable(duration), missed:
+  nullable(oneOf("one", "skip", "all")), overlap: nullable(oneOf("none", "allow")), paused: nullable(flag), priority:
+  nullable(whole), startsAt: nullable(time), timeZone: nullable(text),
 };

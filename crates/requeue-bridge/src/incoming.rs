@@ -181,7 +181,7 @@ mod tests {
                 action => panic!("{headers:?}: {action:?}"),
             }
         }
-        let message = Message::new(vec![0; 1 << 20]);
+        let message = Message::new(vec![0; (1 << 20) + 1]);
         let received = Received { message, id: None, at: None };
         let action = decide(&received, &Kind::new("k").unwrap(), NOW);
         assert!(matches!(action, Action::Reject(reason) if reason.contains("1048576")));

@@ -15,41 +15,46 @@ from .errors import Problem
 from .times import Duration
 
 ChangeResult = Literal["removed", "ending", "ready", "revived", "updated", "coalesced", "other"]
-"""What a change did: `removed`: the job was removed; `ending`: the job is leased and will be
-removed when its lease ends; `ready`: the job is now due; `revived`: the job was dead and is pending
-again; `updated`: the job was rescheduled; `coalesced`: the job is leased, and its successor was
-rescheduled; `other`: a result that this version does not know."""
+"""What a change did. - `removed`: The job was removed. - `ending`: The job is leased and will be
+removed when its lease ends. - `ready`: The job is now due. - `revived`: The job was dead and is
+pending again. - `updated`: The job was rescheduled. - `coalesced`: The job is leased, and its
+successor was rescheduled. - `other`: A result that this version does not know."""
 
 Missed = Literal["one", "skip", "all"]
-"""What happens with runs that were missed because no server was running: `one` job is put for all
-of them together, they are skipped with `skip`, or a job is put for each of them, one after the
-other, with `all`."""
+"""What happens with runs that were missed because no server was running. - `one`: One job is put
+for all missed runs together. - `skip`: No job is put for missed runs. - `all`: A job is put for
+each missed run, one after the other."""
 
 Overlap = Literal["none", "allow"]
-"""Whether a run may begin while an earlier one goes on: with `none`, all runs have the job id of
-the schedule, and a run that falls due during another one follows it, once; with `allow`, the job id
-of a run contains its time."""
+"""Whether a run may begin while an earlier one goes on. - `none`: All runs have the job id of the
+schedule: a run that falls due during another one follows it, once. - `allow`: Runs may overlap: the
+job id of a run is that of the schedule with its time."""
 
 Mode = Literal["replace", "earliest", "keep", "debounce"]
-"""What a put does to a job that is already pending, or to the successor of a leased job: `replace`
-replaces body, due time and priority; `earliest` replaces the body and keeps the earlier due time
-and the higher priority; `keep` changes nothing; `debounce` replaces body, due time and priority,
-but the due time is never later than `max_wait` after the first put."""
+"""What a put does to a job that is already pending, or to the successor of a leased job. -
+`replace`: Replaces body, due time and priority. - `earliest`: Replaces the body and keeps the
+earlier of the two due times, and the higher priority. - `keep`: Changes nothing. - `debounce`:
+Replaces body, due time and priority, but the due time is never later than `max_wait` after the
+first put."""
 
 PutOutcome = Literal["created", "updated", "kept", "coalesced", "revived"]
-"""What a put did: `created` a new job; `updated` a pending job; `kept` an existing job unchanged;
-`coalesced`: the job is leased, and the put is its successor; `revived` a dead job."""
+"""What a put did. - `created`: A new job was created. - `updated`: A pending job was updated. -
+`kept`: A job existed and was left unchanged. - `coalesced`: The job is leased. The put is now its
+successor and runs once after the lease ends. - `revived`: The job was dead and is pending again."""
 
 SettleResult = Literal["done", "retry", "dead", "released", "extended", "cancelled", "other"]
-"""What a settlement did: `done`: this job is done; `retry`: the job is due again at `at`; `dead`:
-the job is dead; `released`: the job returned to the queue; `extended`: the lease expires at `at`;
-`cancelled`: the job was cancelled while it was leased, stop working on it; `other`: a result that
-this version does not know."""
+"""What a settlement did. - `done`: The lease has ended, and this job is done. A successor may be
+pending. - `retry`: The attempt failed, and the job is due again at `at`. - `dead`: The attempt
+failed, and the job is dead. - `released`: The job returned to the queue. - `extended`: The lease
+was extended until `at`. - `cancelled`: The job was cancelled while it was leased, and is removed.
+Stop working on it. - `other`: A result that this version does not know."""
 
 State = Literal["waiting", "ready", "leased", "dead", "done"]
-"""The state of a job: `waiting`: not due yet; `ready`: due, and can be claimed; `leased`: claimed
-and not settled yet; `dead`: its attempts are used up, or it was buried; `done`: acked, and kept by
-its kind."""
+"""The state of a job. - `waiting`: The job is not due yet. - `ready`: The job is due and can be
+claimed. - `leased`: A worker has claimed the job and not settled it yet. - `dead`: The job has used
+up its attempts or was buried. It stays in the dead-letter queue until it is revived, cancelled or
+removed by retention. - `done`: The job is done, and its kind keeps done jobs. The body is no longer
+there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,16 @@ class SettleDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """The schema of an envelope: bytes with a type, which a protocol has attached to a message."""
+
+    type: str
+    """The content type that names the protocol, at most 128 bytes."""
+    base64: str
+    """The bytes in base64, with padding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedJob:
     """A claimed job. It belongs to the caller until its lease ends."""
 
@@ -81,7 +96,7 @@ class ClaimedJob:
     kind: str
     id: str
     due: datetime
-    """The time at which the job was due."""
+    """The due time. A successor becomes due at this time, but not before the lease ends."""
     generation: int
     """The generation: the number of the put that created this version of the job."""
     attempt: int
@@ -92,6 +107,9 @@ class ClaimedJob:
     created_at: datetime
     """The time of the first put of this job."""
     content: Body
+    envelope: Envelope | None = None
+    """What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB
+    together with the body. It is only returned if the request asks for it."""
     fence: int = 0
     """The fencing token, which increases with every lease of the kind. Pass it to the systems that
     you write to, and reject writes with a lower one there."""
@@ -135,7 +153,7 @@ class JobFields:
 
     @property
     def due(self) -> datetime:
-        """The time at which the job was due."""
+        """The due time. A successor becomes due at this time, but not before the lease ends."""
         return self._claimed.due
 
     @property
@@ -158,6 +176,12 @@ class JobFields:
     def created_at(self) -> datetime:
         """The time of the first put of this job."""
         return self._claimed.created_at
+
+    @property
+    def envelope(self) -> Envelope | None:
+        """What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB
+        together with the body. It is only returned if the request asks for it."""
+        return self._claimed.envelope
 
     @property
     def fence(self) -> int:
@@ -228,12 +252,15 @@ class Successor:
     afterwards."""
 
     due: datetime
-    """The due time of the successor. The successor becomes due at this time, but not before the
-    lease ends."""
+    """The due time. A successor becomes due at this time, but not before the lease ends."""
     generation: int
+    """The generation: the number of the put that created this version of the job."""
     content: Body
+    envelope: Envelope | None = None
+    """What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB
+    together with the body. It is only returned if the request asks for it."""
     priority: int = 0
-    """The priority of the successor, 0 to 9; left out if it is 0."""
+    """The priority, 0 to 9; left out if it is 0."""
 
     @property
     def body(self) -> Any:
@@ -249,7 +276,7 @@ class StoredJob:
     id: str
     state: State
     due: datetime
-    """The due time."""
+    """The due time. A successor becomes due at this time, but not before the lease ends."""
     generation: int
     """The generation: the number of the put that created this version of the job."""
     attempts: int
@@ -265,6 +292,9 @@ class StoredJob:
     """The time at which the job became dead, if it is dead."""
     done: Completion | None = None
     """How the job was done, if it is done."""
+    envelope: Envelope | None = None
+    """What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB
+    together with the body. It is only returned if the request asks for it."""
     failures: tuple[Failure, ...] = ()
     """The latest failed attempts, at most five, oldest first."""
     lease: Lease | None = None
@@ -541,7 +571,8 @@ class KindDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule of a kind, with its next times."""
+    """A schedule of a kind, with its next times. `{{scheduled_at}}` in a body of JSON or text is
+    replaced by the time of the run."""
 
     kind: str
     id: str
@@ -556,6 +587,9 @@ class Schedule:
     """The cron expression, unless the schedule has a period."""
     ends_at: datetime | None = None
     """The schedule does not run after this time."""
+    envelope: Envelope | None = None
+    """What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB
+    together with the body. It is only returned if the request asks for it."""
     every: timedelta | None = None
     """The period, unless the schedule has a cron expression."""
     next: datetime | None = None
@@ -661,6 +695,15 @@ class WorkerInfo:
     """How many of those have expired since it last settled a lease."""
 
 
+class EnvelopeFields(TypedDict, total=False):
+    """The schema of an envelope: bytes with a type, which a protocol has attached to a message."""
+
+    type: str
+    """The content type that names the protocol, at most 128 bytes."""
+    base64: str
+    """The bytes in base64, with padding."""
+
+
 class PutOptions(TypedDict, total=False):
     """A job to put. It replaces the whole job: a field that is missing gets its default, and
     without a body the job has an empty one. `kind` and `id` are required unless the path contains
@@ -668,6 +711,7 @@ class PutOptions(TypedDict, total=False):
 
     delay: Duration | None
     due: datetime | None
+    envelope: EnvelopeFields | None
     if_absent: bool
     if_generation: int | None
     if_new: bool
@@ -690,6 +734,9 @@ class Put:
     due: datetime | None = None
     """The due time, such as `2026-12-01T09:00:00+01:00` or `tomorrow 09:00 Europe/Berlin`, at most
     10 years from now. A time without a time zone is rejected. Default: now."""
+    envelope: EnvelopeFields | None = None
+    """What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB
+    together with the body. It is only returned if the request asks for it."""
     if_absent: bool = False
     """If `True`, the put fails with the problem `exists` if a job with this kind and id exists in
     any state, including leased and dead, but not done. Default: `False`."""
@@ -736,25 +783,28 @@ class Filter(TypedDict, total=False):
     """A filter for jobs. A job matches if it matches every field that is set."""
 
     died_before: datetime | None
-    """Matches dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`."""
+    """Only dead jobs that died before this time, such as `2026-12-01T09:00:00Z` or `1h ago`."""
     error: str | None
-    """Matches jobs whose last error contains this text. Upper and lower case are equal."""
+    """Only jobs whose last error contains this text. Upper and lower case are equal."""
     error_group: str | None
-    """Matches jobs whose last error belongs to this group: the `error_group` of a group, or any
-    error of the group."""
+    """Only jobs whose last error belongs to this group: the `error_group` of a group, or any error
+    of the group."""
     expired: bool | None
-    """If `True`, matches jobs whose last failed attempt has no error, because its lease expired. If
-    `False`, matches other jobs."""
+    """If `True`, only jobs whose last failed attempt has no error, because its lease expired. If
+    `False`, only other jobs."""
     prefix: str | None
-    """Matches jobs whose id starts with this text."""
+    """Only jobs whose id starts with this text."""
     priority: int | None
-    """Matches jobs of exactly this priority."""
+    """Only jobs of exactly this priority."""
     state: State | None
+    """Only jobs in this state. Default: any state."""
 
 
 class ClaimOptions(TypedDict, total=False):
     """A request to claim jobs."""
 
+    envelope: bool
+    """Whether to return the envelopes of the jobs. Default: `False`."""
     lease: Duration | None
     """The duration of the leases, from `10ms` to `1d`. Default: the `lease` setting of each
     kind."""
@@ -877,6 +927,9 @@ class ScheduleFields(TypedDict, total=False):
     ends_at: datetime | None
     """The schedule does not run after this time, such as `2026-12-31T23:59:59Z`. Default:
     `None`."""
+    envelope: EnvelopeFields | None
+    """What a protocol has attached to the message: bytes with a type, of at most 1 MiB + 16 KiB
+    together with the body. It is only returned if the request asks for it."""
     every: Duration | None
     """The period of the schedule, such as `90s`, instead of `cron`: from `1s` to 10 years."""
     jitter: Duration | None

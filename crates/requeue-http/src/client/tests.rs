@@ -313,7 +313,7 @@ fn requests_contain_token_host_and_parameters() {
     };
     block_on(store.list(query)).unwrap();
     let asked = seen.recv().unwrap();
-    let path = "/queue/v1/kinds/mail/jobs?state=dead&prefix=a%26b%3D%C3%BC&after=..&limit=1000";
+    let path = "/queue/v1/kinds/mail/jobs?after=..&envelope=true&limit=1000&prefix=a%26b%3D%C3%BC&state=dead";
     assert_eq!(first_line(&asked), format!("GET {path} HTTP/1.1"));
     let has = |line: &str| assert!(asked.head.contains(line), "{}", asked.head);
     has("authorization: bearer hunter2\r\n");

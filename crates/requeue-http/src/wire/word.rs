@@ -31,7 +31,7 @@ macro_rules! words {
     (
         $(#[doc = $doc:literal])+
         pub enum $name:ident as $schema:ident $(, default $default:ident)?, from $of:ident {
-            $($(#[doc = $value_doc:literal])+ $value:ident = $word:literal,)+
+            $($(#[doc = $value_doc:literal])+ $value:ident = $word:tt,)+
         }
     ) => {
         words! {
@@ -60,7 +60,7 @@ macro_rules! words {
     (
         $(#[doc = $doc:literal])+
         pub enum $name:ident as $schema:ident $(, default $default:ident)? {
-            $($(#[doc = $value_doc:literal])+ $value:ident = $word:literal,)+
+            $($(#[doc = $value_doc:literal])+ $value:ident = $word:tt,)+
         }
     ) => {
         $(#[doc = $doc])+

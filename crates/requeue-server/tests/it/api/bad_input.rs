@@ -636,13 +636,6 @@ fn an_invalid_entry_is_named_with_its_index() {
             "delay",
             &["not allowed with ack"],
         ),
-        (
-            "/v1/ack",
-            "leases",
-            json!({"receipt": "1.1.k/x", "result": {"body_bytes": 7}}),
-            "result.body_bytes",
-            &["7 bytes", "body_limit"],
-        ),
         ("/v1/settle", "leases", json!({"receipt": "1.1.k/x"}), "how", &["missing"]),
         ("/v1/requeue", "leases", json!({"receipt": "1.1.k/x"}), "delay", &["required"]),
         ("/v1/retry", "leases", json!({"receipt": "1.1.k/x", "delay": "x"}), "delay", &["\"x\""]),
