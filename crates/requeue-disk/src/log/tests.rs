@@ -8,11 +8,7 @@ use crate::disk::Disk;
 use crate::error::{Corrupt, DiskError};
 use crate::simulated_disk::{Op, SimulatedDisk};
 use requeue_testkit::Random;
-use std::collections::hash_map::RandomState;
-use std::env;
-use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::thread;
 
 /// Where the first frame of a segment begins.
 const FIRST: u64 = 4096;
@@ -320,29 +316,9 @@ fn a_process_killed_while_it_renames_segments_does_no_harm() {
     }
 }
 
-/// Checks as many new seeds as the environment variable `count_in` specifies, or else `count`. If
-/// `REQUEUE_SEED` is set, checks only that one.
 fn check_seeds(count_in: &str, count: u64, check: impl Fn(u64)) {
-    let number = |name| env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let first = RandomState::new().hash_one(()) >> 16;
-    let seeds = match number("REQUEUE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => first..first + number(count_in).unwrap_or(count),
-    };
-    for seed in seeds {
-        let named = Named(seed);
+    requeue_testkit::check_seeds(&[], count_in, count, |seed| {
         check(seed);
-        drop(named);
-    }
-}
-
-/// Prints its seed if the test panics.
-struct Named(u64);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            println!("to see it again: REQUEUE_SEED={}", self.0);
-        }
-    }
+        Ok(())
+    });
 }

@@ -11,8 +11,8 @@ use super::{Batch, JobLocation, ListPosition, Options, Tables, Version};
 use crate::disk::Disk;
 use crate::manifest;
 use crate::simulated_disk::{Op, SimulatedDisk};
-use requeue_testkit::Random;
-use std::hash::{BuildHasher, RandomState};
+use requeue_testkit::{Random, check_seeds};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -75,17 +75,13 @@ fn scanned(version: &Version) -> Vec<u64> {
     seqs
 }
 
-/// Runs a check with `count` seeds that are new each time, or with as many as `REQUEUE_SEEDS`
-/// specifies, or with the one in `REQUEUE_SEED`.
-fn with_seeds(count: u64, mut check: impl FnMut(&mut Random)) {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let given = number("REQUEUE_SEED");
-    let first = given.unwrap_or_else(|| RandomState::new().hash_one(()) >> 16);
-    let count = given.map_or(number("REQUEUE_SEEDS").unwrap_or(count), |_| 1);
-    for seed in first..first + count {
-        println!("REQUEUE_SEED={seed}");
-        check(&mut Random::new(seed));
-    }
+/// Runs a check with so many seeds, or with as many as `REQUEUE_SEEDS` specifies.
+fn with_seeds(count: u64, check: impl FnMut(&mut Random)) {
+    let check = RefCell::new(check);
+    check_seeds(&[], "REQUEUE_SEEDS", count, |seed| {
+        check.borrow_mut()(&mut Random::new(seed));
+        Ok(())
+    });
 }
 
 #[test]

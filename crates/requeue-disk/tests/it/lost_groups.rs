@@ -66,23 +66,6 @@ fn damage(disk: &SimulatedDisk) -> Corrupt {
     corrupt
 }
 
-#[test]
-fn damage_to_the_last_six_groups_of_a_crashed_store_is_reported() {
-    let disk = SimulatedDisk::new();
-    let store = open(&disk).unwrap();
-    put(&store, 30);
-    let disk = disk.snapshot();
-    drop(store);
-    let name = segments(&disk).pop().unwrap();
-    let offsets = frames(&disk.bytes(&name));
-    let first = offsets.len() - 6;
-    for offset in &offsets[first..] {
-        disk.flip(&name, *offset as u64 + 60, 1);
-    }
-    let found = damage(&disk);
-    assert_eq!((found.file, found.offset), (name, offsets[first] as u64));
-}
-
 /// A closed store with so many jobs, all of them in its log.
 fn closed(count: usize) -> SimulatedDisk {
     let disk = SimulatedDisk::new();
