@@ -27,8 +27,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use system::{Programs, System};
 use workloads::bridge::{self, Broker, Brokers};
-use workloads::postgres::{self, PostgresServer};
-use workloads::{clients, http, redis};
+use workloads::{clients, http, postgres, redis};
 
 const USAGE: &str = "usage:
   requeue-bench run --suite core|wheel|disk|redis|postgres|http|push|clients|bridge
@@ -221,7 +220,7 @@ fn run(args: &[&str]) -> Result<(), String> {
     }
     if suite == "postgres" {
         let bin = programs.postgres_bin.as_deref().ok_or("postgres needs --postgres")?;
-        let server = PostgresServer::start(bin, programs.scratch.clone());
+        let server = postgres::server(bin);
         programs.postgres = Some(server.port());
         versions = postgres::versions(&programs, &server).map_err(|error| error.to_string())?;
         _postgres = Some(server);

@@ -83,7 +83,7 @@ fn start(system: System, place: &Place, program: Option<&Path>) -> Option<Server
 fn connect(system: System, server: &Server, number: usize) -> Box<dyn Caller> {
     let stream = server.connect();
     match system {
-        Beanstalkd => Box::new(beanstalkd::Connection::new(stream)),
+        Beanstalkd => Box::new(super::beanstalkd::Connection::new(stream)),
         Faktory => Box::new(faktory::Connection::new(stream, number)),
         _ => Box::new(ours::Connection::new(stream)),
     }

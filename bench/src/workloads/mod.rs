@@ -1,5 +1,6 @@
 //! The workloads by name: one measurement per call.
 
+mod beanstalkd;
 pub(crate) mod bridge;
 pub(crate) mod clients;
 mod contended;

@@ -12,14 +12,14 @@ mod pgmq;
 mod requeue;
 mod server;
 
-pub(crate) use server::PostgresServer;
-
 use crate::driver::Error;
 use crate::system::Programs;
 use crate::system::System::{self, *};
 use client::Client;
 use connection::{Connection, Postmaster};
 use requeue_bench::Measurement;
+use requeue_testkit::servers::PostgresServer;
+pub(crate) use server::server;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
