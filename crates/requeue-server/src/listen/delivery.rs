@@ -37,26 +37,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// }
 /// ```
 #[derive(Clone)]
-pub(crate) struct Delivery(Arc<Shared>);
-
-struct Shared {
-    state: Mutex<State>,
-    /// The memory that the response takes. It is given back when the response is delivered or lost.
-    room: Mutex<Option<ResponseRoom>>,
-}
+pub(crate) struct Delivery(Arc<Mutex<State>>);
 
 type Callback = Box<dyn FnOnce() + Send>;
 
 enum State {
-    Pending(Vec<Callback>),
+    Pending {
+        callbacks: Vec<Callback>,
+        /// The memory that the response takes.
+        room: Option<ResponseRoom>,
+    },
     Delivered,
     Lost,
 }
 
 impl Delivery {
     pub(crate) fn new() -> Self {
-        let state = Mutex::new(State::Pending(Vec::new()));
-        Self(Arc::new(Shared { state, room: Mutex::default() }))
+        Self(Arc::new(Mutex::new(State::Pending { callbacks: Vec::new(), room: None })))
     }
 
     /// Runs `callback` if the response is lost; immediately if it is lost already.
@@ -67,7 +64,7 @@ impl Delivery {
     pub(crate) fn on_lost(&self, callback: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         match &mut *state {
-            State::Pending(callbacks) => callbacks.push(Box::new(callback)),
+            State::Pending { callbacks, .. } => callbacks.push(Box::new(callback)),
             State::Delivered => {}
             State::Lost => {
                 drop(state);
@@ -77,77 +74,58 @@ impl Delivery {
     }
 
     /// Holds this memory until the response is delivered or lost.
-    pub(crate) fn hold(&self, room: ResponseRoom) {
-        if let State::Pending(_) = *self.lock() {
-            *self.room() = Some(room);
+    pub(crate) fn hold(&self, new: ResponseRoom) {
+        if let State::Pending { room, .. } = &mut *self.lock() {
+            *room = Some(new);
         }
     }
 
     /// Gives back this many bytes of the memory that it holds.
     pub(crate) fn give_back(&self, bytes: usize) {
-        if let Some(room) = &mut *self.room() {
+        if let State::Pending { room: Some(room), .. } = &mut *self.lock() {
             room.give_back(bytes);
         }
     }
 
     /// Returns whether the response holds memory.
     pub(crate) fn holds_memory(&self) -> bool {
-        self.room().is_some()
+        matches!(*self.lock(), State::Pending { room: Some(_), .. })
     }
 
     /// Returns whether the response holds memory that another request waits for.
     pub(crate) fn is_contended(&self) -> bool {
-        self.room().as_ref().is_some_and(ResponseRoom::is_contended)
+        matches!(&*self.lock(), State::Pending { room: Some(room), .. } if room.is_contended())
     }
 
     /// Marks the response as delivered: the kernel has it. Does nothing if it was lost before.
     pub(crate) fn delivered(&self) {
-        let callbacks = {
-            let mut state = self.lock();
-            match &mut *state {
-                State::Pending(callbacks) => {
-                    let callbacks = std::mem::take(callbacks);
-                    *state = State::Delivered;
-                    callbacks
-                }
-                State::Delivered | State::Lost => return,
-            }
-        };
-        // Not under the lock: dropping a callback may run arbitrary code.
-        drop(callbacks);
-        *self.room() = None;
+        drop(self.end(State::Delivered));
     }
 
     /// Marks the response as lost and runs the callbacks. Does nothing if it was delivered before.
     pub(crate) fn lost(&self) {
-        let callbacks = {
-            let mut state = self.lock();
-            match &mut *state {
-                State::Pending(callbacks) => {
-                    let callbacks = std::mem::take(callbacks);
-                    *state = State::Lost;
-                    callbacks
-                }
-                State::Delivered | State::Lost => return,
-            }
-        };
-        callbacks.into_iter().for_each(run);
-        *self.room() = None;
+        if let Some(State::Pending { callbacks, .. }) = self.end(State::Lost) {
+            callbacks.into_iter().for_each(run);
+        }
+    }
+
+    /// Changes the state if it is pending, and returns that one. It is to be dropped without the lock,
+    /// because dropping a callback may run arbitrary code.
+    fn end(&self, end: State) -> Option<State> {
+        let mut state = self.lock();
+        let is_pending = matches!(*state, State::Pending { .. });
+        is_pending.then(|| std::mem::replace(&mut *state, end))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn room(&self) -> MutexGuard<'_, Option<ResponseRoom>> {
-        self.0.room.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl std::fmt::Debug for Delivery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = match &*self.lock() {
-            State::Pending(_) => "pending",
+            State::Pending { .. } => "pending",
             State::Delivered => "delivered",
             State::Lost => "lost",
         };
