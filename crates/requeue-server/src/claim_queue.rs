@@ -1,190 +1,108 @@
 //! Waiting claims, in queues: one job wakes one claim instead of all of them.
 //!
 //! ```text
-//!   claim gets nothing --> waits in queue --> its turn --> claims --> got jobs: the next two
-//!                               |                            |        claims get a turn
-//!                               +-- client disconnects       +-- got nothing: all keep waiting
+//!   claim gets nothing --> waits for a turn --> waits for jobs --> claims --> got jobs: one turn more
+//!                            ^                  at the store          |
+//!                            +------------- got nothing --------------+  (one turn less, if there
+//!                                                                         are several)
 //! ```
 //!
-//! There is a queue for each set of kinds. While a queue is not empty, one task calls
-//! [`Store::wait`]. With ten thousand claims in a queue, a job that becomes due costs two or three
-//! claims at the store, and not ten thousand.
+//! There is a queue for each set of kinds. It begins with one turn, which the oldest claim holds while
+//! it waits at the store; the others wait for it in the order in which they came. With ten thousand
+//! claims in a queue, a job that becomes due costs one claim at the store, and not ten thousand. The
+//! number of turns grows with the jobs that are found, so that as many claims are awake as there is work,
+//! and it shrinks when a claim finds nothing.
 
 use requeue_jobs::{Kind, Store, StoreError};
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Time limit of one call of [`Store::wait`]; the call is repeated.
+/// Time limit of one call of [`Store::wait`]. Then the claim looks for itself.
 const WAIT_ROUND: Duration = Duration::from_secs(60);
+
+/// The largest number of turns. So many claims wake at most for one job, once after many were found.
+const MAX_TURNS: usize = 128;
 
 /// The queues of a store. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct ClaimQueues(Arc<Mutex<State>>);
+pub(crate) struct ClaimQueues(Arc<Mutex<Queues>>);
 
-#[derive(Default)]
-struct State {
-    queues: HashMap<Vec<Kind>, ClaimQueue>,
-    /// The number of the last claim that was queued, over all queues.
-    last_number: u64,
+type Queues = HashMap<Vec<Kind>, Weak<ClaimQueue>>;
+
+/// The claims that wait for a set of kinds. Dropping the last handle removes the queue.
+pub(crate) struct ClaimQueue {
+    queues: ClaimQueues,
+    kinds: Vec<Kind>,
+    turns: Semaphore,
+    /// How many turns there are besides the first one, less than [`MAX_TURNS`].
+    more: AtomicUsize,
 }
 
-#[derive(Default)]
-struct ClaimQueue {
-    /// The waiting claims by number, oldest first.
-    waiting: BTreeMap<u64, oneshot::Sender<Result<Turn, StoreError>>>,
-    /// Notified when the last claim leaves the queue without a turn.
-    empty: Arc<Notify>,
-}
-
-/// A claim in a queue. Dropping it removes the claim.
-struct QueuedClaim<'a> {
-    queues: &'a ClaimQueues,
-    kinds: &'a [Kind],
-    number: u64,
-}
-
-impl Drop for QueuedClaim<'_> {
-    fn drop(&mut self) {
-        let mut state = self.queues.lock();
-        // A claim that got its turn was removed before.
-        if let Some(queue) = state.queues.get_mut(self.kinds)
-            && queue.waiting.remove(&self.number).is_some()
-            && queue.waiting.is_empty()
-        {
-            queue.empty.notify_one();
-        }
-    }
-}
-
-/// Removes the queue if its task panics: otherwise new claims would wait in a queue without a task.
-struct DriverGuard<'a> {
-    queues: &'a ClaimQueues,
-    kinds: &'a [Kind],
-}
-
-impl Drop for DriverGuard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let queue = self.queues.lock().queues.remove(self.kinds);
-            drop(queue);
-        }
-    }
-}
-
-/// Permission to claim now. Dropping it reports whether the claim got jobs: the queue waits for
-/// that.
-pub(crate) struct Turn {
-    results: mpsc::UnboundedSender<bool>,
-    got: bool,
-}
-
-impl Turn {
-    /// Reports that the claim got nothing, so that no other claim tries.
-    pub(crate) fn got_nothing(mut self) {
-        self.got = false;
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        // If the task has ended, nobody needs the result.
-        let _ = self.results.send(self.got);
-    }
+/// Permission to claim now. Dropping it passes it on.
+pub(crate) struct Turn<'a> {
+    queue: &'a ClaimQueue,
+    permit: SemaphorePermit<'a>,
 }
 
 impl ClaimQueues {
-    /// Waits for a turn to claim jobs of these kinds. Fails if the store fails.
-    pub(crate) async fn turn(
-        &self,
-        store: &Arc<dyn Store>,
-        kinds: &[Kind],
-    ) -> Result<Turn, StoreError> {
+    /// Returns the queue of claims for these kinds.
+    pub(crate) fn of(&self, kinds: &[Kind]) -> Arc<ClaimQueue> {
         let mut kinds = kinds.to_vec();
         kinds.sort();
         kinds.dedup();
-        let (sender, receiver) = oneshot::channel();
-        let (number, is_new) = {
-            let mut state = self.lock();
-            state.last_number += 1;
-            let (number, is_new) = (state.last_number, !state.queues.contains_key(&kinds));
-            state.queues.entry(kinds.clone()).or_default().waiting.insert(number, sender);
-            (number, is_new)
-        };
-        let _queued = QueuedClaim { queues: self, kinds: &kinds, number };
-        if is_new {
-            tokio::spawn(self.clone().drive(Arc::clone(store), kinds.clone()));
+        let mut queues = self.lock();
+        if let Some(queue) = queues.get(&kinds).and_then(Weak::upgrade) {
+            return queue;
         }
-        let ended = || StoreError::Unavailable {
-            reason: "the task that waits for jobs has ended".to_owned(),
-        };
-        receiver.await.unwrap_or_else(|_| Err(ended()))
+        let (queues_of, turns) = (self.clone(), Semaphore::new(1));
+        let queue = ClaimQueue { queues: queues_of, kinds, turns, more: AtomicUsize::new(0) };
+        let queue = Arc::new(queue);
+        queues.insert(queue.kinds.clone(), Arc::downgrade(&queue));
+        queue
     }
 
-    /// Waits for jobs and gives turns, until the queue is empty.
-    async fn drive(self, store: Arc<dyn Store>, kinds: Vec<Kind>) {
-        let _driver = DriverGuard { queues: &self, kinds: &kinds };
-        let (results, mut finished) = mpsc::unbounded_channel();
-        while let Some(empty) = self.keep_or_remove(&kinds) {
-            let waited = tokio::select! {
-                waited = store.wait(kinds.clone(), WAIT_ROUND) => waited,
-                () = empty.notified() => continue,
-            };
-            if let Err(error) = waited {
-                self.fail_all(&kinds, &error);
-                continue;
-            }
-            let mut turns = usize::from(self.give_turn(&kinds, &results));
-            while turns > 0 {
-                let got = finished.recv().await.expect("a sender is kept here");
-                turns -= 1;
-                // If a claim got jobs, there may be more: two claims get a turn.
-                for _ in 0..if got { 2 } else { 0 } {
-                    turns += usize::from(self.give_turn(&kinds, &results));
-                }
-            }
-        }
-    }
-
-    /// If the queue is empty, removes it and returns `None`. Otherwise returns the notification for
-    /// when it becomes empty.
-    fn keep_or_remove(&self, kinds: &[Kind]) -> Option<Arc<Notify>> {
-        let mut state = self.lock();
-        let queue = state.queues.get(kinds).expect("only this task removes the queue");
-        if !queue.waiting.is_empty() {
-            return Some(Arc::clone(&queue.empty));
-        }
-        state.queues.remove(kinds);
-        None
-    }
-
-    /// Gives the oldest claim a turn. Returns whether there was one.
-    fn give_turn(&self, kinds: &[Kind], results: &mpsc::UnboundedSender<bool>) -> bool {
-        let pop = || self.lock().queues.get_mut(kinds).and_then(|queue| queue.waiting.pop_first());
-        while let Some((_, sender)) = pop() {
-            if sender.is_closed() {
-                continue;
-            }
-            // If the receiver disappears right now, dropping the turn reports a result.
-            let turn = Turn { results: results.clone(), got: true };
-            drop(sender.send(Ok(turn)));
-            return true;
-        }
-        false
-    }
-
-    /// Fails all claims in the queue with the error of the store.
-    fn fail_all(&self, kinds: &[Kind], error: &StoreError) {
-        let take = |queue: &mut ClaimQueue| std::mem::take(&mut queue.waiting);
-        let waiting = self.lock().queues.get_mut(kinds).map(take).unwrap_or_default();
-        for sender in waiting.into_values() {
-            let _ = sender.send(Err(error.clone()));
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClaimQueue {
+    /// Waits for a turn, and then until there may be jobs. Fails if the store fails.
+    pub(crate) async fn turn(&self, store: &dyn Store) -> Result<Turn<'_>, StoreError> {
+        let permit = self.turns.acquire().await.expect("this semaphore is never closed");
+        store.wait(self.kinds.clone(), WAIT_ROUND).await?;
+        Ok(Turn { queue: self, permit })
+    }
+}
+
+impl Drop for ClaimQueue {
+    fn drop(&mut self) {
+        let mut queues = self.queues.lock();
+        // Another queue may have taken its place meanwhile.
+        if queues.get(&self.kinds).is_some_and(|queue| queue.strong_count() == 0) {
+            queues.remove(&self.kinds);
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Reports that the claim got jobs: there may be more, so two other claims get a turn.
+    pub(crate) fn got_jobs(self) {
+        let one_more = |more: usize| Some(more + 1).filter(|more| *more < MAX_TURNS);
+        if self.queue.more.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok() {
+            self.queue.turns.add_permits(1);
+        }
+    }
+
+    /// Reports that the claim got nothing: if there are several turns, this one ends.
+    pub(crate) fn got_nothing(self) {
+        let one_less = |more: usize| more.checked_sub(1);
+        if self.queue.more.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            self.permit.forget();
+        }
     }
 }
 
@@ -219,11 +137,12 @@ mod tests {
         store: Arc<dyn Store>,
         turns: Arc<AtomicUsize>,
     ) {
+        let queue = queues.of(&mail());
         loop {
-            let turn = queues.turn(&store, &mail()).await.expect("the store works");
+            let turn = queue.turn(&*store).await.expect("the store works");
             turns.fetch_add(1, Ordering::Relaxed);
             if claim(&store).await == 1 {
-                return;
+                return turn.got_jobs();
             }
             turn.got_nothing();
         }
@@ -251,8 +170,7 @@ mod tests {
             yield_now().await;
         }
         assert_eq!(waiting.len(), 999);
-        // The claim that got the job, the next two, and perhaps one more: the store may end a wait
-        // for no reason.
+        // The claim that got the job, and perhaps some more: the store may end a wait for no reason.
         let turns = turns.load(Ordering::Relaxed);
         assert!((1..=4).contains(&turns), "{turns}");
     }
@@ -277,7 +195,7 @@ mod tests {
         for _ in 0..10 {
             yield_now().await;
         }
-        assert!(queues.lock().queues.is_empty(), "all queues are removed");
+        assert!(queues.lock().is_empty(), "all queues are removed");
     }
 
     #[tokio::test]
@@ -309,37 +227,51 @@ mod tests {
         }
         first.abort();
         drop(first.await);
-        assert_eq!(queues.lock().queues[&mail()].waiting.len(), 1);
+        assert_eq!(queues.lock()[&mail()].strong_count(), 1);
         second.abort();
         drop(second.await);
-        for _ in 0..10 {
-            yield_now().await;
-        }
-        assert!(queues.lock().queues.is_empty());
-        assert_eq!(Arc::strong_count(&store), 1, "no task waits at the store");
+        assert!(queues.lock().is_empty());
+        assert_eq!(Arc::strong_count(&store), 1, "nothing waits at the store");
     }
 
     #[tokio::test]
-    async fn a_panicking_store_leaves_no_queue_without_a_task() {
+    async fn the_number_of_turns_follows_the_number_of_jobs() {
         let (queues, store) =
-            (ClaimQueues::default(), Arc::new(PartlyFailingStore::default()) as Arc<dyn Store>);
-        let kinds = [Kind::new("panic").expect("a valid kind")];
-        for _ in 0..2 {
-            let turn = queues.turn(&store, &kinds).await;
-            assert!(matches!(turn, Err(StoreError::Unavailable { .. })));
+            (ClaimQueues::default(), Arc::new(MemoryStore::new()) as Arc<dyn Store>);
+        let queue = queues.of(&mail());
+        for n in 0..3 {
+            put(&store, &n.to_string()).await;
         }
-        assert!(queues.lock().queues.is_empty());
+        queue.turn(&*store).await.expect("the store works").got_jobs();
+        queue.turn(&*store).await.expect("the store works").got_jobs();
+        let turns = [queue.turn(&*store), queue.turn(&*store), queue.turn(&*store)];
+        for turn in futures_util::future::join_all(turns).await {
+            turn.expect("the store works").got_nothing();
+        }
+        // The first turn always remains.
+        assert_eq!(queue.turns.available_permits(), 1);
     }
 
     #[tokio::test]
-    async fn a_store_error_reaches_all_claims_in_the_queue() {
+    async fn a_store_that_panics_or_fails_affects_the_claim_that_waits_at_it() {
+        let store = Arc::new(PartlyFailingStore::default()) as Arc<dyn Store>;
+        let queues = ClaimQueues::default();
+        let panicking = queues.of(&[Kind::new("panic").expect("a valid kind")]);
+        for _ in 0..2 {
+            let (queue, store) = (Arc::clone(&panicking), Arc::clone(&store));
+            let turn = tokio::spawn(async move { queue.turn(&*store).await.map(drop) });
+            assert!(turn.await.is_err_and(|error| error.is_panic()));
+        }
         let store = Faulty::new(Arc::new(MemoryStore::new()));
         store.at(1, Fault::Refused);
-        let (queues, store) = (ClaimQueues::default(), Arc::new(store) as Arc<dyn Store>);
-        let kinds = mail();
-        let turns = [queues.turn(&store, &kinds), queues.turn(&store, &kinds)];
-        for turn in futures_util::future::join_all(turns).await {
-            assert!(matches!(turn, Err(StoreError::Unavailable { .. })));
-        }
+        let store = Arc::new(store) as Arc<dyn Store>;
+        put_after_fault(&queues.of(&mail()), &store).await;
+    }
+
+    async fn put_after_fault(queue: &ClaimQueue, store: &Arc<dyn Store>) {
+        let failed = queue.turn(&**store).await;
+        assert!(matches!(failed, Err(StoreError::Unavailable { .. })));
+        put(store, "a").await;
+        queue.turn(&**store).await.expect("the store works again").got_jobs();
     }
 }

@@ -68,19 +68,24 @@ pub(crate) async fn wait(
     {
         return Ok(undelivered.deliver_with(delivery));
     }
+    let queue = app.claim_queues().of(&claim.kinds);
     loop {
         let turn = tokio::select! {
             biased;
             () = app.shutdown().requested() => return Ok(Claimed::default()),
             problem = &mut revoked => return Err(problem),
             () = tokio::time::sleep_until(end) => return Ok(Claimed::default()),
-            turn = app.claim_queues().turn(app.store(), &claim.kinds) => turn?,
+            turn = queue.turn(&**app.store()) => turn?,
         };
         let undelivered = Box::pin(claim_now(app, caller, claim.clone())).await?;
-        if !undelivered.is_empty() {
-            return Ok(undelivered.deliver_with(delivery));
+        if undelivered.is_empty() {
+            turn.got_nothing();
+            continue;
         }
-        turn.got_nothing();
+        if !undelivered.claimed.jobs.is_empty() {
+            turn.got_jobs();
+        }
+        return Ok(undelivered.deliver_with(delivery));
     }
 }
 
