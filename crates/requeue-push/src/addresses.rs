@@ -5,76 +5,61 @@
 //! beside it, and not the metadata service of its cloud. Only addresses of the public internet are
 //! allowed, unless the operator [permits](crate::AllowedTargets) more.
 
+use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
 
-/// An IPv4 range that is not part of the public internet, and its name in messages.
-const V4: [([u8; 4], u8, &str); 16] = [
-    ([0, 0, 0, 0], 8, "an address of this network"),
-    ([10, 0, 0, 0], 8, "a private address"),
-    ([100, 64, 0, 0], 10, "a shared address (CGNAT)"),
-    ([127, 0, 0, 0], 8, "a loopback address"),
+/// The ranges that are not part of the public internet, and their names in messages.
+const RANGES: [(&str, &str); 30] = [
+    ("0.0.0.0/8", "an address of this network"),
+    ("10.0.0.0/8", "a private address"),
+    ("100.64.0.0/10", "a shared address (CGNAT)"),
+    ("127.0.0.0/8", "a loopback address"),
     // A public address that leads to the platform that runs a virtual machine: Azure's agent, DNS and probes.
-    ([168, 63, 129, 16], 32, "an address of the cloud platform"),
-    ([169, 254, 0, 0], 16, "a link-local address"),
-    ([172, 16, 0, 0], 12, "a private address"),
-    ([192, 0, 0, 0], 24, "a reserved address"),
-    ([192, 0, 2, 0], 24, "an address for documentation"),
-    ([192, 88, 99, 0], 24, "a reserved address"),
-    ([192, 168, 0, 0], 16, "a private address"),
-    ([198, 18, 0, 0], 15, "an address for benchmarks"),
-    ([198, 51, 100, 0], 24, "an address for documentation"),
-    ([203, 0, 113, 0], 24, "an address for documentation"),
-    ([224, 0, 0, 0], 4, "a multicast address"),
+    ("168.63.129.16/32", "an address of the cloud platform"),
+    ("169.254.0.0/16", "a link-local address"),
+    ("172.16.0.0/12", "a private address"),
+    ("192.0.0.0/24", "a reserved address"),
+    ("192.0.2.0/24", "an address for documentation"),
+    ("192.88.99.0/24", "a reserved address"),
+    ("192.168.0.0/16", "a private address"),
+    ("198.18.0.0/15", "an address for benchmarks"),
+    ("198.51.100.0/24", "an address for documentation"),
+    ("203.0.113.0/24", "an address for documentation"),
+    ("224.0.0.0/4", "a multicast address"),
     // Includes the broadcast address.
-    ([240, 0, 0, 0], 4, "a reserved address"),
-];
-
-/// An IPv6 range that is not part of the public internet, and its name in messages.
-const V6: [([u16; 8], u8, &str); 14] = [
-    ([0, 0, 0, 0, 0, 0, 0, 0], 128, "the unspecified address"),
-    ([0, 0, 0, 0, 0, 0, 0, 1], 128, "a loopback address"),
-    ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, "an address of a local translator (NAT64)"),
-    ([0x100, 0, 0, 0, 0, 0, 0, 0], 64, "a discard-only address"),
+    ("240.0.0.0/4", "a reserved address"),
+    ("::/128", "the unspecified address"),
+    ("::1/128", "a loopback address"),
+    ("64:ff9b:1::/48", "an address of a local translator (NAT64)"),
+    ("100::/64", "a discard-only address"),
     // Protocol assignments. Teredo (2001::/32) is among them: it embeds an IPv4 address, and nothing public
     // uses it any more.
-    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, "an address of a protocol such as Teredo"),
-    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, "an address for documentation"),
-    ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "an address for documentation"),
-    ([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, "an address for segment routing"),
-    ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "a private address (unique local)"),
-    ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "a link-local address"),
-    ([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, "a site-local address"),
-    ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "a multicast address"),
+    ("2001::/23", "an address of a protocol such as Teredo"),
+    ("2001:db8::/32", "an address for documentation"),
+    ("3fff::/20", "an address for documentation"),
+    ("5f00::/16", "an address for segment routing"),
+    ("fc00::/7", "a private address (unique local)"),
+    ("fe80::/10", "a link-local address"),
+    ("fec0::/10", "a site-local address"),
+    ("ff00::/8", "a multicast address"),
     // What is not global unicast (2000::/3) and not named above was never assigned.
-    ([0x4000, 0, 0, 0, 0, 0, 0, 0], 2, "an unassigned address"),
-    ([0x8000, 0, 0, 0, 0, 0, 0, 0], 1, "an unassigned address"),
+    ("4000::/2", "an unassigned address"),
+    ("8000::/1", "an unassigned address"),
 ];
+
+static FORBIDDEN: LazyLock<Vec<(IpNet, &str)>> = LazyLock::new(|| {
+    let parsed = |(range, name): (&str, _)| (range.parse().expect("a test parses them"), name);
+    RANGES.into_iter().map(parsed).collect()
+});
 
 /// Returns why an address may not be connected to, or `None` if it is an address of the public internet.
 pub(crate) fn forbidden(address: IpAddr) -> Option<&'static str> {
-    match address {
-        IpAddr::V4(address) => forbidden_v4(address),
-        IpAddr::V6(address) => match embedded(address) {
-            Some(embedded) => forbidden_v4(embedded),
-            None => forbidden_v6(address),
-        },
-    }
-}
-
-fn forbidden_v4(address: Ipv4Addr) -> Option<&'static str> {
-    let bits = address.to_bits();
-    let within = |base: [u8; 4], len: u8| {
-        (bits ^ Ipv4Addr::from(base).to_bits()).checked_shr(32 - u32::from(len)) == Some(0)
+    let address = match address {
+        IpAddr::V6(outer) => embedded(outer).map_or(address, IpAddr::V4),
+        IpAddr::V4(_) => address,
     };
-    V4.iter().find(|(base, len, _)| within(*base, *len)).map(|(_, _, name)| *name)
-}
-
-fn forbidden_v6(address: Ipv6Addr) -> Option<&'static str> {
-    let bits = address.to_bits();
-    let within = |base: [u16; 8], len: u8| {
-        (bits ^ Ipv6Addr::from(base).to_bits()).checked_shr(128 - u32::from(len)) == Some(0)
-    };
-    V6.iter().find(|(base, len, _)| within(*base, *len)).map(|(_, _, name)| *name)
+    FORBIDDEN.iter().find(|(range, _)| range.contains(&address)).map(|(_, name)| *name)
 }
 
 /// Returns the IPv4 address that packets to an IPv6 address end up at: mapped (`::ffff:a.b.c.d`),
@@ -237,17 +222,9 @@ mod tests {
 
     #[test]
     fn every_range_is_bounded_where_the_registry_says() {
-        for (base, len, name) in V4 {
-            let base = Ipv4Addr::from(base).to_bits();
-            let last = base | u32::MAX.checked_shr(u32::from(len)).unwrap_or(0);
-            assert_eq!(base & (last ^ base), 0, "{name}: bits beyond /{len}");
-            assert!(forbidden_v4(Ipv4Addr::from_bits(last)).is_some());
-        }
-        for (base, len, name) in V6 {
-            let base = Ipv6Addr::from(base).to_bits();
-            let last = base | u128::MAX.checked_shr(u32::from(len)).unwrap_or(0);
-            assert_eq!(base & (last ^ base), 0, "{name}: bits beyond /{len}");
-            assert!(forbidden_v6(Ipv6Addr::from_bits(last)).is_some());
+        for (range, name) in &*FORBIDDEN {
+            assert_eq!(range.trunc(), *range, "{name}: bits beyond the prefix");
+            assert!(forbidden(range.broadcast()).is_some(), "{name}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! The internal targets that an operator permits.
 
 use crate::addresses::{embedded, forbidden, literal};
+use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -44,8 +45,7 @@ struct Entry {
 enum Permitted {
     /// A host name in lower case, without a dot at its end.
     Name(String),
-    /// The addresses that share the first bits with this one.
-    Range(IpAddr, u8),
+    Range(IpNet),
 }
 
 /// An entry of [`AllowedTargets`] is invalid.
@@ -82,7 +82,7 @@ impl AllowedTargets {
             entry.port.is_none_or(|permitted| permitted == port)
                 && match &entry.what {
                     Permitted::Name(name) => host.strip_suffix('.').unwrap_or(host) == name,
-                    Permitted::Range(base, len) => contains(*base, *len, address),
+                    Permitted::Range(range) => contains(range, address),
                 }
         };
         if self.entries.iter().any(permits) { Ok(()) } else { Err(reason) }
@@ -100,8 +100,8 @@ impl AllowedTargets {
             entry.port.is_none_or(|permitted| permitted == port)
                 && match (&entry.what, address) {
                     (Permitted::Name(name), _) => host.strip_suffix('.').unwrap_or(host) == name,
-                    (Permitted::Range(base, len), Some(address)) => contains(*base, *len, address),
-                    (Permitted::Range(..), None) => false,
+                    (Permitted::Range(range), Some(address)) => contains(range, address),
+                    (Permitted::Range(_), None) => false,
                 }
         })
     }
@@ -120,22 +120,22 @@ fn parse(entry: &str) -> Result<Entry, &'static str> {
         let Ok(address) = address.parse::<IpAddr>() else {
             return Err("write a range like 10.0.0.0/8 or fd00::/8");
         };
-        let (max, reason) = match address {
-            IpAddr::V4(_) => (32, "the length of the prefix is 0 to 32"),
-            IpAddr::V6(_) => (128, "the length of the prefix is 0 to 128"),
+        let reason = match address {
+            IpAddr::V4(_) => "the length of the prefix is 0 to 32",
+            IpAddr::V6(_) => "the length of the prefix is 0 to 128",
         };
-        let len = len.parse::<u8>().ok().filter(|len| *len <= max).ok_or(reason)?;
-        if host_bits(address, len) {
+        let range = len.parse().ok().and_then(|len| IpNet::new(address, len).ok()).ok_or(reason)?;
+        if range.trunc() != range {
             return Err("bits after the prefix are set; write the first address of the range");
         }
-        return Ok(Entry { what: Permitted::Range(address, len), port: None });
+        return Ok(Entry { what: Permitted::Range(range), port: None });
     }
     if let Ok(address) = entry.parse::<IpAddr>() {
-        return Ok(Entry { what: one(address), port: None });
+        return Ok(Entry { what: Permitted::Range(address.into()), port: None });
     }
     if let Some(rest) = entry.strip_prefix('[') {
         let (address, rest) = rest.split_once(']').ok_or("the bracket is not closed")?;
-        let Ok(IpAddr::V6(address)) = address.parse() else {
+        let Ok(address @ IpAddr::V6(_)) = address.parse() else {
             return Err("what is in brackets is not an IPv6 address");
         };
         let port = match rest.strip_prefix(':') {
@@ -143,14 +143,14 @@ fn parse(entry: &str) -> Result<Entry, &'static str> {
             None if rest.is_empty() => None,
             None => return Err("write a port like [fd00::1]:8080"),
         };
-        return Ok(Entry { what: one(address.into()), port });
+        return Ok(Entry { what: Permitted::Range(address.into()), port });
     }
     let (host, port) = match entry.split_once(':') {
         Some((host, text)) => (host, port(text)?),
         None => (entry, None),
     };
     if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(Entry { what: one(address), port });
+        return Ok(Entry { what: Permitted::Range(address.into()), port });
     }
     let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -163,39 +163,13 @@ fn parse(entry: &str) -> Result<Entry, &'static str> {
     Ok(Entry { what: Permitted::Name(name), port })
 }
 
-fn one(address: IpAddr) -> Permitted {
-    let len = if address.is_ipv4() { 32 } else { 128 };
-    Permitted::Range(address, len)
-}
-
-/// Whether bits after the first `len` are set.
-fn host_bits(address: IpAddr, len: u8) -> bool {
-    match address {
-        IpAddr::V4(address) => {
-            u32::MAX.checked_shr(u32::from(len)).is_some_and(|mask| address.to_bits() & mask != 0)
-        }
-        IpAddr::V6(address) => {
-            u128::MAX.checked_shr(u32::from(len)).is_some_and(|mask| address.to_bits() & mask != 0)
-        }
-    }
-}
-
 /// Whether a range contains an address. An IPv4 range contains the IPv6 forms of its addresses.
-fn contains(base: IpAddr, len: u8, address: IpAddr) -> bool {
-    match (base, address) {
-        (IpAddr::V4(base), IpAddr::V4(address)) => {
-            let differing = base.to_bits() ^ address.to_bits();
-            differing.checked_shr(32 - u32::from(len)).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(base), IpAddr::V6(address)) => {
-            let differing = base.to_bits() ^ address.to_bits();
-            differing.checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
-        }
-        (IpAddr::V4(_), IpAddr::V6(address)) => {
-            embedded(address).is_some_and(|address| contains(base, len, address.into()))
-        }
-        (IpAddr::V6(_), IpAddr::V4(_)) => false,
-    }
+fn contains(range: &IpNet, address: IpAddr) -> bool {
+    let inner = match address {
+        IpAddr::V6(address) => embedded(address).map(IpAddr::V4),
+        IpAddr::V4(_) => None,
+    };
+    range.contains(&address) || inner.is_some_and(|inner| range.contains(&inner))
 }
 
 impl FromStr for AllowedTargets {
@@ -215,12 +189,15 @@ impl fmt::Display for AllowedTargets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, Entry { what, port }) in self.entries.iter().enumerate() {
             f.write_str(if i == 0 { "" } else { ", " })?;
-            match (what, port) {
-                (Permitted::Name(name), _) => f.write_str(name)?,
-                (Permitted::Range(IpAddr::V6(address), 128), Some(_)) => write!(f, "[{address}]")?,
-                (Permitted::Range(IpAddr::V4(address), 32), _) => address.fmt(f)?,
-                (Permitted::Range(IpAddr::V6(address), 128), None) => address.fmt(f)?,
-                (Permitted::Range(address, len), _) => write!(f, "{address}/{len}")?,
+            match what {
+                Permitted::Name(name) => f.write_str(name)?,
+                Permitted::Range(range) if range.prefix_len() < range.max_prefix_len() => {
+                    write!(f, "{range}")?;
+                }
+                Permitted::Range(IpNet::V6(one)) if port.is_some() => {
+                    write!(f, "[{}]", one.addr())?
+                }
+                Permitted::Range(one) => write!(f, "{}", one.addr())?,
             }
             if let Some(port) = port {
                 write!(f, ":{port}")?;
