@@ -59,10 +59,10 @@ const (
 	ErrBug ProblemName = "bug"
 )
 
-// ChangeOutcome: what a change did. - removed: The job was removed. - ending: The job is leased and will be
-// removed when its lease ends. - ready: The job is now due. - revived: The job was dead and is pending again.
-// - updated: The job was rescheduled. - coalesced: The job is leased, and its successor was rescheduled. -
-// other: A result that this version does not know.
+// ChangeOutcome: what a change did. removed: The job was removed. ending: The job is leased and will be
+// removed when its lease ends. ready: The job is now due. revived: The job was dead and is pending again.
+// updated: The job was rescheduled. coalesced: The job is leased, and its successor was rescheduled. other: A
+// result that this version does not know.
 type ChangeOutcome string
 
 // The values of [ChangeOutcome].
@@ -76,9 +76,9 @@ const (
 	ChangedOther     ChangeOutcome = "other"
 )
 
-// Missed: what happens with runs that were missed because no server was running. - one: One job is put for
-// all missed runs together. - skip: No job is put for missed runs. - all: A job is put for each missed run,
-// one after the other.
+// Missed: what happens with runs that were missed because no server was running. one: One job is put for all
+// missed runs together. skip: No job is put for missed runs. all: A job is put for each missed run, one after
+// the other.
 type Missed string
 
 // The values of [Missed].
@@ -88,9 +88,9 @@ const (
 	MissedAll  Missed = "all"
 )
 
-// Overlap: whether a run may begin while an earlier one goes on. - none: All runs have the job id of the
-// schedule: a run that falls due during another one follows it, once. - allow: Runs may overlap: the job id
-// of a run is that of the schedule with its time.
+// Overlap: whether a run may begin while an earlier one goes on. none: All runs have the job id of the
+// schedule: a run that falls due during another one follows it, once. allow: Runs may overlap: the job id of
+// a run is that of the schedule with its time.
 type Overlap string
 
 // The values of [Overlap].
@@ -99,10 +99,10 @@ const (
 	OverlapAllow Overlap = "allow"
 )
 
-// PutMode: what a put does to a job that is already pending, or to the successor of a leased job. - replace:
-// Replaces body, due time and priority. - earliest: Replaces the body and keeps the earlier of the two due
-// times, and the higher priority. - keep: Changes nothing. - debounce: Replaces body, due time and priority,
-// but the due time is never later than max_wait after the first put.
+// PutMode: what a put does to a job that is already pending, or to the successor of a leased job. replace:
+// Replaces body, due time and priority. earliest: Replaces the body and keeps the earlier of the two due
+// times, and the higher priority. keep: Changes nothing. debounce: Replaces body, due time and priority, but
+// the due time is never later than max_wait after the first put.
 type PutMode string
 
 // The values of [PutMode].
@@ -113,9 +113,9 @@ const (
 	Debounce PutMode = "debounce"
 )
 
-// PutOutcome: what a put did. - created: A new job was created. - updated: A pending job was updated. - kept:
-// A job existed and was left unchanged. - coalesced: The job is leased. The put is now its successor and runs
-// once after the lease ends. - revived: The job was dead and is pending again.
+// PutOutcome: what a put did. created: A new job was created. updated: A pending job was updated. kept: A job
+// existed and was left unchanged. coalesced: The job is leased. The put is now its successor and runs once
+// after the lease ends. revived: The job was dead and is pending again.
 type PutOutcome string
 
 // The values of [PutOutcome].
@@ -127,11 +127,11 @@ const (
 	Revived   PutOutcome = "revived"
 )
 
-// SettleOutcome: what a settlement did. - done: The lease has ended, and this job is done. A successor may be
-// pending. - retry: The attempt failed, and the job is due again at at. - dead: The attempt failed, and the
-// job is dead. - released: The job returned to the queue. - extended: The lease was extended until at. -
-// cancelled: The job was cancelled while it was leased, and is removed. Stop working on it. - other: A result
-// that this version does not know.
+// SettleOutcome: what a settlement did. done: The lease has ended, and this job is done. A successor may be
+// pending. retry: The attempt failed, and the job is due again at at. dead: The attempt failed, and the job
+// is dead. released: The job returned to the queue. extended: The lease was extended until at. cancelled: The
+// job was cancelled while it was leased, and is removed. Stop working on it. other: A result that this
+// version does not know.
 type SettleOutcome string
 
 // The values of [SettleOutcome].
@@ -145,10 +145,10 @@ const (
 	SettledOther     SettleOutcome = "other"
 )
 
-// State: the state of a job. - waiting: The job is not due yet. - ready: The job is due and can be claimed. -
-// leased: A worker has claimed the job and not settled it yet. - dead: The job has used up its attempts or
-// was buried. It stays in the dead-letter queue until it is revived, cancelled or removed by retention. -
-// done: The job is done, and its kind keeps done jobs. The body is no longer there.
+// State: the state of a job. waiting: The job is not due yet. ready: The job is due and can be claimed.
+// leased: A worker has claimed the job and not settled it yet. dead: The job has used up its attempts or was
+// buried. It stays in the dead-letter queue until it is revived, cancelled or removed by retention. done: The
+// job is done, and its kind keeps done jobs. The body is no longer there.
 type State string
 
 // The values of [State].
@@ -178,7 +178,7 @@ type SettleResult struct {
 	Err error `json:"-"`
 }
 
-// Envelope: the schema of an envelope: bytes with a type, which a protocol has attached to a message.
+// Envelope: what a protocol has attached to a message: bytes with a type.
 type Envelope struct {
 	// The content type that names the protocol, at most 128 bytes.
 	Type string `json:"type"`

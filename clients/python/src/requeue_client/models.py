@@ -15,45 +15,44 @@ from .errors import Problem
 from .times import Duration
 
 ChangeResult = Literal["removed", "ending", "ready", "revived", "updated", "coalesced", "other"]
-"""What a change did. - `removed`: The job was removed. - `ending`: The job is leased and will be
-removed when its lease ends. - `ready`: The job is now due. - `revived`: The job was dead and is
-pending again. - `updated`: The job was rescheduled. - `coalesced`: The job is leased, and its
-successor was rescheduled. - `other`: A result that this version does not know."""
+"""What a change did. `removed`: The job was removed. `ending`: The job is leased and will be
+removed when its lease ends. `ready`: The job is now due. `revived`: The job was dead and is pending
+again. `updated`: The job was rescheduled. `coalesced`: The job is leased, and its successor was
+rescheduled. `other`: A result that this version does not know."""
 
 Missed = Literal["one", "skip", "all"]
-"""What happens with runs that were missed because no server was running. - `one`: One job is put
-for all missed runs together. - `skip`: No job is put for missed runs. - `all`: A job is put for
-each missed run, one after the other."""
+"""What happens with runs that were missed because no server was running. `one`: One job is put for
+all missed runs together. `skip`: No job is put for missed runs. `all`: A job is put for each missed
+run, one after the other."""
 
 Overlap = Literal["none", "allow"]
-"""Whether a run may begin while an earlier one goes on. - `none`: All runs have the job id of the
-schedule: a run that falls due during another one follows it, once. - `allow`: Runs may overlap: the
+"""Whether a run may begin while an earlier one goes on. `none`: All runs have the job id of the
+schedule: a run that falls due during another one follows it, once. `allow`: Runs may overlap: the
 job id of a run is that of the schedule with its time."""
 
 Mode = Literal["replace", "earliest", "keep", "debounce"]
-"""What a put does to a job that is already pending, or to the successor of a leased job. -
-`replace`: Replaces body, due time and priority. - `earliest`: Replaces the body and keeps the
-earlier of the two due times, and the higher priority. - `keep`: Changes nothing. - `debounce`:
-Replaces body, due time and priority, but the due time is never later than `max_wait` after the
-first put."""
+"""What a put does to a job that is already pending, or to the successor of a leased job. `replace`:
+Replaces body, due time and priority. `earliest`: Replaces the body and keeps the earlier of the two
+due times, and the higher priority. `keep`: Changes nothing. `debounce`: Replaces body, due time and
+priority, but the due time is never later than `max_wait` after the first put."""
 
 PutOutcome = Literal["created", "updated", "kept", "coalesced", "revived"]
-"""What a put did. - `created`: A new job was created. - `updated`: A pending job was updated. -
-`kept`: A job existed and was left unchanged. - `coalesced`: The job is leased. The put is now its
-successor and runs once after the lease ends. - `revived`: The job was dead and is pending again."""
+"""What a put did. `created`: A new job was created. `updated`: A pending job was updated. `kept`: A
+job existed and was left unchanged. `coalesced`: The job is leased. The put is now its successor and
+runs once after the lease ends. `revived`: The job was dead and is pending again."""
 
 SettleResult = Literal["done", "retry", "dead", "released", "extended", "cancelled", "other"]
-"""What a settlement did. - `done`: The lease has ended, and this job is done. A successor may be
-pending. - `retry`: The attempt failed, and the job is due again at `at`. - `dead`: The attempt
-failed, and the job is dead. - `released`: The job returned to the queue. - `extended`: The lease
-was extended until `at`. - `cancelled`: The job was cancelled while it was leased, and is removed.
-Stop working on it. - `other`: A result that this version does not know."""
+"""What a settlement did. `done`: The lease has ended, and this job is done. A successor may be
+pending. `retry`: The attempt failed, and the job is due again at `at`. `dead`: The attempt failed,
+and the job is dead. `released`: The job returned to the queue. `extended`: The lease was extended
+until `at`. `cancelled`: The job was cancelled while it was leased, and is removed. Stop working on
+it. `other`: A result that this version does not know."""
 
 State = Literal["waiting", "ready", "leased", "dead", "done"]
-"""The state of a job. - `waiting`: The job is not due yet. - `ready`: The job is due and can be
-claimed. - `leased`: A worker has claimed the job and not settled it yet. - `dead`: The job has used
-up its attempts or was buried. It stays in the dead-letter queue until it is revived, cancelled or
-removed by retention. - `done`: The job is done, and its kind keeps done jobs. The body is no longer
+"""The state of a job. `waiting`: The job is not due yet. `ready`: The job is due and can be
+claimed. `leased`: A worker has claimed the job and not settled it yet. `dead`: The job has used up
+its attempts or was buried. It stays in the dead-letter queue until it is revived, cancelled or
+removed by retention. `done`: The job is done, and its kind keeps done jobs. The body is no longer
 there."""
 
 
@@ -78,7 +77,7 @@ class SettleDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """The schema of an envelope: bytes with a type, which a protocol has attached to a message."""
+    """What a protocol has attached to a message: bytes with a type."""
 
     type: str
     """The content type that names the protocol, at most 128 bytes."""
@@ -696,7 +695,7 @@ class WorkerInfo:
 
 
 class EnvelopeFields(TypedDict, total=False):
-    """The schema of an envelope: bytes with a type, which a protocol has attached to a message."""
+    """What a protocol has attached to a message: bytes with a type."""
 
     type: str
     """The content type that names the protocol, at most 128 bytes."""

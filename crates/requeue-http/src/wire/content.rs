@@ -207,7 +207,7 @@ impl ContentJson {
     }
 }
 
-/// The schema of an envelope: bytes with a type, which a protocol has attached to a message.
+/// What a protocol has attached to a message: bytes with a type.
 #[cfg(feature = "openapi")]
 #[derive(utoipa::ToSchema)]
 #[schema(as = Envelope)]

@@ -68,7 +68,7 @@ macro_rules! words {
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         #[cfg_attr(feature = "openapi", schema(
             as = $schema,
-            description = concat!($($doc,)+ $("\n- `", $word, "`:", $($value_doc,)+)+)
+            description = concat!($($doc,)+ $(" `", $word, "`:", $($value_doc,)+)+)
         ))]
         pub enum $name {
             $($(#[doc = $value_doc])+ #[serde(rename = $word)] $value,)+

@@ -121,7 +121,7 @@ const GENERAL: [&str; 7] = [
 /// Returns the document as JSON.
 pub(super) fn text(document: &OpenApi) -> String {
     let mut document = serde_json::to_value(document).expect("the document can be serialized");
-    inline_texts(&mut document);
+    tidy(&mut document);
     for shape in &SCHEMAS {
         let narrowed = narrowed(&document["components"]["schemas"][shape.of], shape);
         document["components"]["schemas"][shape.name] = narrowed;
@@ -171,12 +171,17 @@ const TEXTS: [(&str, &str); 2] =
     [("#/components/schemas/TimeText", "time"), ("#/components/schemas/DurationText", "duration")];
 
 /// Replaces references to the schemas of times and durations by these schemas: client generators make
-/// a type of each schema with a name.
-fn inline_texts(value: &mut Value) {
+/// a type of each schema with a name. Removes what says nothing: the default `null`, and spaces around
+/// descriptions.
+fn tidy(value: &mut Value) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(inline_texts),
+        Value::Array(items) => items.iter_mut().for_each(tidy),
         Value::Object(fields) => {
-            fields.values_mut().for_each(inline_texts);
+            fields.values_mut().for_each(tidy);
+            fields.retain(|name, value| name != "default" || !value.is_null());
+            if let Some(Value::String(text)) = fields.get_mut("description") {
+                *text = text.trim().to_owned();
+            }
             let target = fields.get("$ref").and_then(Value::as_str);
             if let Some((_, format)) = TEXTS.iter().find(|(name, _)| Some(*name) == target) {
                 fields.remove("$ref");
