@@ -649,6 +649,10 @@ fn an_invalid_entry_is_named_with_its_index() {
         let dot = if field.is_empty() { "" } else { "." };
         assert_eq!(problem["field"], format!("{list}[0]{dot}{field}"), "{entry}: {problem}");
     }
+    // A list leaves out long results, and says so with a field that no request has.
+    let left_out = json!({"leases": [{"receipt": "1.1.k/x", "result": {"body_bytes": 7}}]});
+    let problem = client.call("POST", "/v1/ack", left_out).problem();
+    assert_problem(&problem, "malformed", &["leases[0].result", "unknown field `body_bytes`"]);
     assert_eq!(server.get("/v1/kinds").json(), json!({"kinds": []}));
 }
 
