@@ -168,6 +168,7 @@ class Document:
 
 FORMATS = {"time": "time", "date-time": "time", "duration": "duration"}
 
+
 def _without_null(schema: Json) -> tuple[Json, bool]:
     if isinstance(schema.get("type"), list):
         types = [one for one in schema["type"] if one != "null"]

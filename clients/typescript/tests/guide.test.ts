@@ -54,6 +54,6 @@ test("the programs of docs/typescript.md run", async (t) => {
 
   const path = `${dirname(process.env["REQUEUE_BIN"]!)}:${process.env["PATH"]}`;
   // Without the variable by which Node.js knows that it runs in a test already.
-  const { NODE_TEST_CONTEXT: _, ...outside } = { ...env, PATH: path };
+  const { NODE_TEST_CONTEXT: _, ...outside }: NodeJS.ProcessEnv = { ...env, PATH: path };
   await promisify(execFile)(process.execPath, ["--test", shop], { env: outside });
 });

@@ -228,7 +228,10 @@ fn a_redirect_is_not_followed() {
     unavailable(&change, "redirects are not followed");
     unavailable(&look, "redirects are not followed");
     let paths: Vec<_> = seen.try_iter().map(|seen| first_line(&seen)).collect();
-    assert_eq!(paths, ["POST /v1/put HTTP/1.1", "GET /v1/kinds/mail/jobs/a HTTP/1.1"]);
+    assert_eq!(
+        paths,
+        ["POST /v1/put HTTP/1.1", "GET /v1/kinds/mail/jobs/a?envelope=true HTTP/1.1"]
+    );
 }
 
 fn first_line(seen: &Received) -> String {
@@ -330,6 +333,7 @@ fn requests_contain_token_host_and_parameters() {
     let json: serde_json::Value = serde_json::from_slice(&seen.recv().unwrap().body).unwrap();
     let expected = serde_json::json!({
         "kinds": ["mail"], "worker": "w", "max": 5, "lease": "30s", "nonce": "ffffffffffffffff",
+        "envelope": true,
     });
     assert_eq!(json, expected);
 }

@@ -5,9 +5,9 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Backoff, Body, Claim, Content, JobId, JobView, Kind, KindView, MemoryStore, Missed, Put, Query,
-    Rate, Retention, Schedule, Settings, Spans, Store, StoreError, Timestamp, WallClock,
-    WorkerName,
+    Backoff, Body, Claim, Content, JobId, JobState, JobView, Kind, KindView, MemoryStore, Missed,
+    Put, Query, Rate, Retention, Schedule, Settings, Spans, Store, StoreError, Timestamp,
+    WallClock, WorkerName,
 };
 use requeue_testkit::{
     ConditionKind, DueKind, ModeKind, Operation, OperationKind, Operations, Random, Response,
@@ -77,6 +77,15 @@ impl View {
             assert_eq!(found.as_ref(), Some(job), "a listed job can be read by its id");
         }
         Ok(view)
+    }
+
+    /// Returns whether this has all jobs of `other`, and besides them only dead or done ones. If the oldest of these cannot be
+    /// read when there are too many, it is removed by a later call.
+    pub(crate) fn keeps_more_ended_jobs_than(&self, other: &View) -> bool {
+        let has_ended = |job: &JobView| matches!(job.state, JobState::Dead | JobState::Done);
+        self.jobs.len() > other.jobs.len()
+            && other.jobs.iter().all(|job| self.jobs.contains(job))
+            && self.jobs.iter().all(|job| has_ended(job) || other.jobs.contains(job))
     }
 
     /// The differences, as text.
