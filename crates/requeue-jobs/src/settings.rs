@@ -98,31 +98,6 @@ impl Settings {
         self.rate.as_ref().map_or(Ok(()), Rate::check)?;
         self.push.as_ref().map_or(Ok(()), PushSetting::check)
     }
-
-    /// Returns these settings with the values that earlier versions accepted, and that
-    /// [`check`](Settings::check) rejects, replaced by valid ones with the same effect: a jitter of
-    /// more than 100 percent becomes 100, a first delay longer than the longest becomes the longest,
-    /// and a concurrency of 0 becomes a paused kind with a concurrency of 1. For stores that read
-    /// settings, and for imports.
-    ///
-    /// ```
-    /// use requeue_jobs::Settings;
-    ///
-    /// let mut old = Settings::default();
-    /// old.concurrency = Some(0);
-    /// let settings = old.clamped();
-    /// assert_eq!((settings.concurrency, settings.paused), (Some(1), true));
-    /// assert_eq!(Settings::default().clamped(), Settings::default());
-    /// ```
-    #[must_use]
-    pub fn clamped(mut self) -> Self {
-        self.backoff.base = self.backoff.base.min(self.backoff.max);
-        self.backoff.jitter_percent = self.backoff.jitter_percent.min(MAX_JITTER_PERCENT);
-        if self.concurrency.is_some_and(|limit| limit < MIN_CONCURRENCY) {
-            (self.concurrency, self.paused) = (Some(MIN_CONCURRENCY), true);
-        }
-        self
-    }
 }
 
 /// Fails if a lease is shorter than [`MIN_LEASE`] or longer than [`MAX_LEASE`]. For stores.
@@ -317,24 +292,5 @@ mod tests {
         assert!((0..100).all(|seed| backoff.delay(1, seed).as_millis() == whole_less(seed)));
         let fifth = Backoff { jitter_percent: 20, ..backoff };
         assert!((0..1000).all(|seed| fifth.delay(1, seed) >= whole * 4 / 5));
-    }
-
-    #[test]
-    fn what_is_clamped_is_valid_and_has_the_same_effect() {
-        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
-        for base in [second, hour, 2 * hour] {
-            for (jitter_percent, concurrency) in [(0, None), (101, Some(0)), (255, Some(1))] {
-                let backoff = Backoff { base, max: hour, jitter_percent };
-                let old = Settings { backoff, concurrency, ..Settings::default() };
-                let settings = old.clone().clamped();
-                assert_eq!(settings.check(), Ok(()));
-                assert_eq!(old.check().is_ok(), settings == old);
-                for failures in [1, 2, 30] {
-                    let delays = [&old, &settings].map(|s| s.backoff.delay(failures, 7));
-                    assert_eq!(delays[0], delays[1]);
-                }
-                assert_eq!(settings.paused, concurrency == Some(0));
-            }
-        }
     }
 }

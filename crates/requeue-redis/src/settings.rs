@@ -134,7 +134,10 @@ fn read_settings(mut fields: Reply) -> Result<Settings, StoreError> {
     }
     let (push, secrets) = (next()?, next()?.unwrap_or_default());
     settings.push = push.map(|config| PushSetting { config, secrets: secrets.into() });
-    Ok(settings.clamped())
+    settings.check().map_err(|invalid| {
+        unexpected(&format!("the settings of the kind are invalid: {invalid}"))
+    })?;
+    Ok(settings)
 }
 
 /// Milliseconds as text, with six decimals if they are not whole.

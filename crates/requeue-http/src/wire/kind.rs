@@ -382,13 +382,12 @@ impl SettingsPatch {
 }
 
 impl SettingsJson {
-    /// Converts this JSON to settings. Values that only an older server accepts are
-    /// [clamped](Settings::clamped).
+    /// Converts this JSON to settings.
     pub fn read(self) -> Result<Settings, Problem> {
         let push = self.push.as_ref().map(PushJson::to_setting);
         let mut read = SettingsPatch::from(self).apply_unchecked(Settings::default())?;
         read.push = push;
-        SettingsPatch::default().apply(read.clamped())
+        SettingsPatch::default().apply(read)
     }
 }
 

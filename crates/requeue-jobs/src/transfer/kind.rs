@@ -51,7 +51,6 @@ fn write_settings(settings: &Settings) -> ObjectWriter {
     let settings = ObjectWriter::new().with("lease", lease).object("backoff", backoff);
     let settings = settings.with("max_attempts", max_attempts).with("concurrency", concurrency);
     let settings = settings.with("paused", paused).object("retention", retention);
-    // What earlier versions do not know is left out if it is the default: they can read the export.
     let mut settings = settings;
     if let Some(Rate { jobs, per, burst }) = rate {
         let rate = ObjectWriter::new().with("jobs", jobs).with("per", per);
@@ -105,8 +104,7 @@ fn read_settings(mut fields: ObjectReader<'_>) -> Result<Settings, TransferError
     for fields in [backoff, fields] {
         fields.finish()?;
     }
-    // Exports of earlier versions can contain settings that are no longer accepted.
-    Ok(settings.clamped())
+    Ok(settings)
 }
 
 fn read_retention(mut fields: ObjectReader<'_>) -> Result<Retention, TransferError> {

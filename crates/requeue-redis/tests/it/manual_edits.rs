@@ -4,7 +4,7 @@
 
 use crate::support::deployment::{Deployment, HOUR, id, kind, text};
 use requeue_jobs::{
-    Claim, Claimed, Due, Mode, Put, Receipt, Settle, Settlement, Store, WorkerName,
+    Claim, Claimed, Due, Mode, Put, Receipt, Settings, Settle, Settlement, Store, WorkerName,
 };
 use requeue_testkit::{Fixture, block_on};
 use std::time::Duration;
@@ -128,22 +128,18 @@ fn forbidden_edits_have_the_documented_effects() {
     all.check();
 }
 
-/// Earlier versions accepted these settings.
 #[test]
-fn settings_that_contradict_themselves_are_read_as_valid_ones() {
+fn settings_that_contradict_themselves_are_an_error_until_they_are_set_again() {
     let all = Deployment::new();
     all.settings_and_schedules();
-    let set = ["concurrency", "0", "backoff_jitter", "101", "backoff_base", "90001"];
-    all.by_hand("HDEL", &["meta"], &["paused"]);
-    all.by_hand("HSET", &["meta"], &set);
-    let mut settings = block_on(all.store.settings(kind())).unwrap();
-    assert_eq!((settings.concurrency, settings.paused), (Some(1), true));
-    assert_eq!(settings.backoff.jitter_percent, 100);
-    assert_eq!(settings.backoff.base, settings.backoff.max);
-    // Nothing is claimed, and the settings can be changed again.
-    all.generation("a");
-    assert_eq!(all.claim_any().jobs.len(), 0);
-    settings.paused = false;
-    block_on(all.store.set(kind(), settings)).unwrap();
-    assert_eq!(all.claim_any().jobs.len(), 1);
+    for (field, value, expected) in
+        [("backoff_jitter", "101", "the limit is 100"), ("concurrency", "0", "is 0")]
+    {
+        all.by_hand("HSET", &["meta"], &[field, value]);
+        let error = block_on(all.store.settings(kind())).unwrap_err().to_string();
+        assert!(error.contains("settings of the kind are invalid"), "{error}");
+        assert!(error.contains(expected), "{error}");
+        block_on(all.store.set(kind(), Settings::default())).unwrap();
+        assert_eq!(block_on(all.store.settings(kind())).unwrap(), Settings::default());
+    }
 }

@@ -335,7 +335,11 @@ const FLAWS: &[Flaw] = &[
         |clock| {
             FlawedStore::create(
                 clock,
-                NotEnforced(|settings| *settings = settings.clone().clamped()),
+                NotEnforced(|settings| {
+                    settings.backoff.jitter_percent = settings.backoff.jitter_percent.min(100);
+                    settings.backoff.base = settings.backoff.base.min(settings.backoff.max);
+                    settings.concurrency = settings.concurrency.map(|limit| limit.max(1));
+                }),
             )
         },
     ),

@@ -2,7 +2,7 @@
 
 use super::{VERSION_1, error_chain, imported};
 use requeue_jobs::transfer::import;
-use requeue_jobs::{Kind, MemoryStore};
+use requeue_jobs::MemoryStore;
 use requeue_testkit::{Fixture, MemoryFixture, Random, block_on, check_seeds};
 use std::io;
 
@@ -209,18 +209,13 @@ fn errors_name_line_field_and_value() {
 }
 
 #[test]
-fn settings_that_only_earlier_versions_accepted_are_imported_as_valid_ones() {
-    let old = VERSION_1
-        .replace(r#""jitter_percent":20"#, r#""jitter_percent":101"#)
-        .replace(r#""max":{"secs":3600,"nanos":0}"#, r#""max":{"secs":0,"nanos":5}"#)
-        .replace(r#""concurrency":3"#, r#""concurrency":0"#);
-    let fixture = MemoryFixture::new();
-    let store = fixture.store();
-    assert_eq!(imported(&*store, &old).unwrap().kinds, 2);
-    let settings = block_on(store.settings(Kind::new("sms").unwrap())).unwrap();
-    assert_eq!(settings.backoff.jitter_percent, 100);
-    assert_eq!(settings.backoff.base, settings.backoff.max);
-    assert_eq!((settings.concurrency, settings.paused), (Some(1), true));
+fn invalid_settings_are_rejected_with_their_line_and_limit() {
+    let invalid = VERSION_1.replace(r#""concurrency":3"#, r#""concurrency":0"#);
+    assert_ne!(invalid, VERSION_1);
+    let error = imported(&*MemoryFixture::new().store(), &invalid).expect_err("0 is too low");
+    let error = error_chain(error);
+    assert!(error.contains("the store rejected line"), "{error}");
+    assert!(error.contains("is 0") && error.contains('1'), "{error}");
 }
 
 /// Exports with lines, values or bytes that were changed: an import fails with an error that names the
