@@ -6,7 +6,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use requeue_jobs::limits::MAX_CONTENT_TYPE_LEN;
-use requeue_jobs::{Body, Content, Envelope, HeadFields, Invalid};
+use requeue_jobs::{Body, Content, Envelope, Invalid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -176,8 +176,8 @@ impl Message {
             properties: properties.clone(),
         };
         let bytes = serde_json::to_vec(&description).expect("texts and numbers are valid JSON");
-        let envelope = Some(Envelope::new(bytes, MESSAGE_TYPE)?);
-        let content = Content { body, head: HeadFields { envelope }.into() };
+        let head = Envelope::new(bytes, MESSAGE_TYPE)?.into();
+        let content = Content { body, head };
         content.check()?;
         Ok(content)
     }
@@ -248,7 +248,7 @@ mod tests {
         for of_type in [None, Some("application/x-other"), Some(MESSAGE_TYPE)] {
             let envelope =
                 of_type.map(|of_type| Envelope::new(*b"{\"headers\":1}", of_type).unwrap());
-            content.head = HeadFields { envelope }.into();
+            content.head = envelope.map(Into::into).unwrap_or_default();
             let message = Message::from_content(&content);
             if of_type == Some(MESSAGE_TYPE) {
                 assert!(message.unwrap_err().contains("is not a"));

@@ -51,13 +51,13 @@ fn with_texts(json: Value, change: fn(&str) -> Cow<'_, str>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use requeue_jobs::{Envelope, HeadFields};
+    use requeue_jobs::Envelope;
 
     #[test]
     fn a_head_with_nul_characters_is_stored_and_read_back() {
         assert!(stored_head(&Head::default()).is_none());
         let envelope = Envelope::new(*b"\0\xff", "a\0\u{1}\\u0000").expect("it is short");
-        let head = Head::from(HeadFields { envelope: Some(envelope) });
+        let head = Head::from(envelope);
         let stored = stored_head(&head).expect("it is not empty");
         let text = serde_json::from_str::<Value>(stored.0.get()).expect("it is JSON").to_string();
         assert!(!text.replace("\\\\", "").contains("\\u0000"), "{text}");

@@ -8,11 +8,11 @@ use crate::random::Random;
 use requeue_jobs::limits::MAX_DELAY;
 use requeue_jobs::{
     Backoff, BatchResults, Body, Change, ChangeError, ChangeKind, Changed, Claim, Claimed,
-    Condition, Content, Due, Envelope, Fence, Generation, Head, HeadFields, JobId, JobState,
-    JobView, Kind, KindView, Missed, Mode, Page, Placed, Priority, Put, PutError, Query, Rate,
-    Reaped, Receipt, Reschedule, Restore, Restored, Retention, Schedule, ScheduleCondition,
-    Settings, Settle, SettleError, Settled, Settlement, Spans, Store, StoreError, Tick, TickJob,
-    Ticked, TimeQuery, Timestamp, WorkerName,
+    Condition, Content, Due, Envelope, Fence, Generation, Head, JobId, JobState, JobView, Kind,
+    KindView, Missed, Mode, Page, Placed, Priority, Put, PutError, Query, Rate, Reaped, Receipt,
+    Reschedule, Restore, Restored, Retention, Schedule, ScheduleCondition, Settings, Settle,
+    SettleError, Settled, Settlement, Spans, Store, StoreError, Tick, TickJob, Ticked, TimeQuery,
+    Timestamp, WorkerName,
 };
 use std::time::Duration;
 
@@ -725,5 +725,5 @@ pub fn random_head(random: &mut Random) -> Head {
     }
     let bytes: Vec<u8> = (0..random.below(40)).map(|_| random.number() as u8).collect();
     let envelope = Envelope::new(bytes, "application/x-test").expect("it is short");
-    HeadFields { envelope: Some(envelope) }.into()
+    envelope.into()
 }

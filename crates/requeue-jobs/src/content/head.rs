@@ -49,6 +49,15 @@ impl From<HeadFields> for Head {
     }
 }
 
+/// A head with nothing but an envelope.
+impl From<Envelope> for Head {
+    fn from(envelope: Envelope) -> Self {
+        let mut head = Head::default();
+        head.change(|fields| fields.envelope = Some(envelope));
+        head
+    }
+}
+
 /// Lists the fields that are set.
 impl fmt::Debug for Head {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,8 +201,7 @@ mod tests {
     use super::*;
 
     fn with_envelope(bytes: &[u8]) -> Head {
-        let envelope = Some(Envelope::new(bytes, "application/x").unwrap());
-        HeadFields { envelope }.into()
+        Envelope::new(bytes, "application/x").unwrap().into()
     }
 
     #[test]

@@ -13,7 +13,7 @@ use requeue_jobs::limits::{
     KEPT_ATTEMPTS, MAX_BODY_LEN, MAX_CONTENT_LEN, MAX_CONTENT_TYPE_LEN, MAX_COUNTER, MAX_DELAY,
     MAX_RESULT_BYTES, MAX_SCHEDULE_LEN,
 };
-use requeue_jobs::{Body, Envelope, Head, HeadFields, Kind, Settings};
+use requeue_jobs::{Body, Envelope, Head, Kind, Settings};
 use requeue_testkit::servers::RedisServer;
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ const AROUND_FIELDS: usize = 64;
 fn the_longest_head_fits_into_the_longest_record() {
     let of_type = "t".repeat(MAX_CONTENT_TYPE_LEN);
     let envelope = Envelope::new(vec![7; MAX_CONTENT_LEN - of_type.len()], of_type);
-    let head = Head::from(HeadFields { envelope: Some(envelope.expect("it is not too long")) });
+    let head = Head::from(envelope.expect("it is not too long"));
     assert_eq!(head.len(), MAX_CONTENT_LEN);
     assert!(head.encode().len() <= MAX_CONTENT_LEN + AROUND_FIELDS);
 }

@@ -3,14 +3,14 @@
 use crate::harness::{Harness, LEASE, id, job, mail, secs, text};
 use requeue_jobs::limits::{MAX_BODY_LEN, MAX_CONTENT_LEN, MAX_RESULT_BYTES};
 use requeue_jobs::{
-    Body, ChangeKind, Content, Due, Envelope, HeadFields, Invalid, JobState, Missed, Mode,
-    Priority, PutError, Query, Reschedule, Retention, Schedule, ScheduleCondition, Settled,
-    Settlement, StoreError, Tick, TickJob, TimeQuery,
+    Body, ChangeKind, Content, Due, Envelope, Invalid, JobState, Missed, Mode, Priority, PutError,
+    Query, Reschedule, Retention, Schedule, ScheduleCondition, Settled, Settlement, StoreError,
+    Tick, TickJob, TimeQuery,
 };
 
 fn content(body: Body, envelope: &[u8]) -> Content {
     let envelope = Envelope::new(envelope, "application/x-sample").expect("it is short");
-    Content { body, head: HeadFields { envelope: Some(envelope) }.into() }
+    Content { body, head: envelope.into() }
 }
 
 /// One content for each optional field, and others that stores could confuse. A new field is one line here.

@@ -2,10 +2,10 @@
 
 use requeue::ManualClock;
 use requeue_jobs::{
-    Backoff, Body, Change, ChangeKind, Claim, Content, Due, Envelope, Fence, Generation,
-    HeadFields, JobId, JobView, Kind, KindView, Missed, Mode, Priority, PushSetting, Put, Query,
-    Rate, Receipt, Reschedule, Restore, Retention, Schedule, Settings, Settle, Settlement, Store,
-    Tick, Timestamp, Version, WallClock, WorkerName,
+    Backoff, Body, Change, ChangeKind, Claim, Content, Due, Envelope, Fence, Generation, JobId,
+    JobView, Kind, KindView, Missed, Mode, Priority, PushSetting, Put, Query, Rate, Receipt,
+    Reschedule, Restore, Retention, Schedule, Settings, Settle, Settlement, Store, Tick, Timestamp,
+    Version, WallClock, WorkerName,
 };
 use requeue_testkit::block_on;
 use std::time::Duration;
@@ -72,7 +72,7 @@ fn text(text: &str) -> Body {
 
 fn with_head(body: Body) -> Content {
     let envelope = Envelope::new(*b"properties", "application/x-sample").unwrap();
-    Content { body, head: HeadFields { envelope: Some(envelope) }.into() }
+    Content { body, head: envelope.into() }
 }
 
 impl<'a> SampleWriter<'a> {

@@ -6,9 +6,9 @@ use super::key_reader::{self, Keys};
 use requeue::ManualClock;
 use requeue_jobs::{
     Backoff, Body, Change, ChangeKind, Claim, Content, Counts, Due, Envelope, Fence, Generation,
-    HeadFields, JobId, JobState, JobView, Kind, Missed, Mode, Priority, Put, Query, Rate, Receipt,
-    Restore, Retention, Schedule, Settings, Settle, Settled, Settlement, Store, Tick, Ticked,
-    Timestamp, Version, WallClock, WorkerName,
+    JobId, JobState, JobView, Kind, Missed, Mode, Priority, Put, Query, Rate, Receipt, Restore,
+    Retention, Schedule, Settings, Settle, Settled, Settlement, Store, Tick, Ticked, Timestamp,
+    Version, WallClock, WorkerName,
 };
 use requeue_redis::{Options, RedisStore};
 use requeue_testkit::servers::RedisServer;
@@ -115,7 +115,7 @@ pub(crate) fn text(text: &str) -> Body {
 /// A content whose head has an envelope.
 pub(crate) fn enveloped(body: Body) -> Content {
     let envelope = Envelope::new([0, 255, 9], "application/x-sample").expect("it is short");
-    Content { body, head: HeadFields { envelope: Some(envelope) }.into() }
+    Content { body, head: envelope.into() }
 }
 
 /// Creates jobs of one kind.
