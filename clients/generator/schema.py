@@ -166,7 +166,7 @@ class Document:
         return Type("object", schema=name)
 
 
-FORMATS = {"time": "time", "date-time": "time", "duration": "duration"}
+FORMATS = {"time-text": "time", "date-time": "time", "duration-text": "duration"}
 
 
 def _without_null(schema: Json) -> tuple[Json, bool]:

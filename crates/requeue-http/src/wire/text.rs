@@ -74,12 +74,12 @@ macro_rules! text {
 text! {
     /// A time. In a response it is in RFC 3339, in UTC, with milliseconds. A request can contain any text
     /// that [`parse_time`] accepts and that has a time zone.
-    TimeText, from Timestamp, with show_time, format "time"
+    TimeText, from Timestamp, with show_time, format "time-text"
 }
 
 text! {
     /// A duration, such as `1h30m`. A request can contain any text that [`parse_duration`] accepts.
-    DurationText, from Duration, with show_duration, format "duration"
+    DurationText, from Duration, with show_duration, format "duration-text"
 }
 
 impl TimeText {

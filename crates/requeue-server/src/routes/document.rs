@@ -166,9 +166,12 @@ fn narrowed(schema: &Value, shape: &RequestSchema) -> Value {
     narrowed
 }
 
-/// The schemas of times and durations, which are texts with a format.
-const TEXTS: [(&str, &str); 2] =
-    [("#/components/schemas/TimeText", "time"), ("#/components/schemas/DurationText", "duration")];
+/// The schemas of times and durations, which are texts with a format. The formats are ours: `time` and
+/// `duration` of JSON Schema are other texts, which validators would demand.
+const TEXTS: [(&str, &str); 2] = [
+    ("#/components/schemas/TimeText", "time-text"),
+    ("#/components/schemas/DurationText", "duration-text"),
+];
 
 /// Replaces references to the schemas of times and durations by these schemas: client generators make
 /// a type of each schema with a name. Removes what says nothing: the default `null`, and spaces around

@@ -1,8 +1,8 @@
 //! Imports of files that are not exports, are incomplete, or were edited by hand.
 
 use super::{VERSION_1, error_chain, imported};
-use requeue_jobs::transfer::import;
 use requeue_jobs::MemoryStore;
+use requeue_jobs::transfer::import;
 use requeue_testkit::{Fixture, MemoryFixture, Random, block_on, check_seeds};
 use std::io;
 
