@@ -62,7 +62,7 @@ const NONSENSE: Record<string, [() => unknown, string]> = {
   ],
   "an option that is like no other": [
     () => client.put("mail", "a", {}, { colour: "red" }),
-    'options has no field "colour"; known are delay, due, ifAbsent, ifGeneration, ifNew, maxWait, mode, priority, ' +
+    'options has no field "colour"; known are delay, due, envelope, ifAbsent, ifGeneration, ifNew, maxWait, mode, priority, ' +
       "contentType, signal, timeout, retryFor",
   ],
   "a delay instead of options": [

@@ -174,14 +174,16 @@ const TEXTS: [(&str, &str); 2] = [
 ];
 
 /// Replaces references to the schemas of times and durations by these schemas: client generators make
-/// a type of each schema with a name. Removes what says nothing: the default `null`, and spaces around
+/// a type of each schema with a name. Removes what says nothing: the defaults `null` and `false`, and spaces around
 /// descriptions.
 fn tidy(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(tidy),
         Value::Object(fields) => {
             fields.values_mut().for_each(tidy);
-            fields.retain(|name, value| name != "default" || !value.is_null());
+            fields.retain(|name, value| {
+                name != "default" || !(value.is_null() || *value == json!(false))
+            });
             if let Some(Value::String(text)) = fields.get_mut("description") {
                 *text = text.trim().to_owned();
             }
