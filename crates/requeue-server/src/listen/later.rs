@@ -26,7 +26,7 @@ type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 /// must be the whole response of a handler that has read its request.
 pub(crate) struct LaterResponse(ResponseFuture);
 
-/// A value that can be taken once, by whoever has a clone.
+/// A value that can be taken once, through any of its clones.
 pub(super) struct Slot<T>(Arc<Mutex<Option<T>>>);
 
 impl<T> Slot<T> {
